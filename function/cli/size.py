@@ -19,12 +19,14 @@ from urllib.parse import quote
 import click
 
 from function.api.cluster_model import parse_model
+from function.api.model_deployment import parse_deployment
 from function.capacity.pools import compute_shape, empty_pool
 from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.planner import Target, find_model_path, propose_profiles
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, warn, wrap_lines
+from function.domain.adapter import Adapter
 from function.domain.allocation import format_replica
 from function.domain.engines import get_last_value
 from function.domain.environment import Environment, Pool
@@ -44,6 +46,7 @@ from function.domain.model import (
     usable_memory,
 )
 from function.domain.placement import Deployment
+from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.messages import format_count
 from function.kube.quantity import GIB, gib
@@ -62,8 +65,10 @@ BITS = {
     "q4_k_s": "4.58", "q4_0": "4.5", "q3_k_l": "4.27", "q3_k_m": "3.91", "q3_k_s": "3.5", "q2_k": "3.35",
 }  # fmt: skip
 # Nodes as they are sold, with the nominal memory of each GPU as pools declare it, for callers who name no environment.
+# Nothing is known of the cluster, so nothing there is an obstacle.
 _USUAL_NODES = Environment(
     name="usual nodes",
+    kserve=Kserve(scheduler=True),
     pools=tuple(
         Pool(
             name=f"{gpus} x {PRODUCTS[label].accelerator_type}",
@@ -392,7 +397,8 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[M
         profiles = tuple(replace(profile, selector=Selector(), requires=memory) for profile, memory in memories)
         model = replace(model, selector=Selector(), profiles=profiles)
     model = replace(model, vram=sized.vram, disk=sized.disk)
-    deployment = Deployment(namespace="", name="", model=ModelRef(kind=model.kind, name=model.name))
+    ref = ModelRef(kind=model.kind, name=model.name)
+    deployment = Deployment(namespace="", name="", model=ref, adapters=_find_adapters(store, ref))
     request = SchedulingRequest(deployment=deployment, model=model, serving_check=find_pool_problems)
     for profile, environment in product(model.profiles, environments):
         for pool in environment.pools:
@@ -418,6 +424,13 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[M
                 "usableMemory": gib(usable_memory(memory)) if memory else None,
                 "obstacle": _find_obstacle(sized, Candidate(request, environment, profile, pool, shape)),
             }
+
+
+def _find_adapters(store: Store, model: ModelRef) -> tuple[Adapter, ...]:
+    """Returns the adapters of the deployment of a model that has the most of them, if there is one."""
+    deployments = (parse_deployment(store[ref]).value for ref in store.refs("ModelDeployment"))
+    adapters = [found.adapters for found in deployments if found and found.model == model]
+    return max(adapters, key=len, default=())
 
 
 def _find_obstacle(sized: Size, candidate: Candidate) -> str:

@@ -92,6 +92,43 @@ def test_never_fits_what_needs_more_than_engines_use() -> None:
     assert (found["vram"], h200["nodes"]) == ("1242Gi", 2), "931.3 x 1.2 / 0.9 = 1241.8"
 
 
+def _list_obstacles(tmp_path: Path, profile: Manifest, adapters: int) -> set[str]:
+    """Sizes a model with this profile for the usual nodes, and a deployment of it with so many adapters."""
+    named: list[JSON] = [{"name": f"a{number}", "huggingFace": {"repo": "o/a"}} for number in range(adapters)]
+    engine: Manifest = {"name": "vLLM", "image": "vllm/vllm-openai:v0.15.0"}
+    topology: Manifest = {"nodes": 1, "gpusPerNode": 1}
+    serving: Manifest = {"name": "one", "replicaTopology": topology, "engine": engine, **profile}
+    specs: dict[str, Manifest] = {
+        "ClusterModel": {"model": {"name": "o/m"}, "huggingFace": {"repo": "o/m"}, "serving": [serving]},
+        "ModelDeployment": {"modelRef": {"name": "m"}, "modelCache": {"type": "PVC"}, "adapters": named},
+    }
+    file = tmp_path / "m.json"
+    manifests = [
+        {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": "m", "namespace": "t"},
+            "spec": spec,
+        }
+        for kind, spec in specs.items()
+    ]
+    file.write_text(yaml.safe_dump_all(manifests))
+    (found,) = json.loads(output_of("size", "-f", str(file), "-o", "json"))
+    return {pool["obstacle"] for pool in found["pools"]}
+
+
+def test_usual_nodes_have_an_endpoint_picker(tmp_path: Path) -> None:
+    """Nothing is known of their cluster, so its settings are no obstacle."""
+    assert _list_obstacles(tmp_path, {"routing": "PrefixAware"}, adapters=0) == {""}
+
+
+def test_knows_the_adapters_of_a_deployment(tmp_path: Path) -> None:
+    profile: Manifest = {"lora": {"maxAdapters": 2}}
+    assert _list_obstacles(tmp_path, profile, adapters=2) == {""}
+    (obstacle,) = _list_obstacles(tmp_path, profile, adapters=3)
+    assert "allows 2 LoRA adapters (lora.maxAdapters), and the deployment has 3" in obstacle
+
+
 def test_refuses_parameters_without_a_unit() -> None:
     done = run("size", "--params", "27", "--precision", "bf16")
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""An adapter that is not there yet, or fails, holds the turn of its environment; the rollout says which adapter it is."""
+"""An adapter that is not there yet holds the turn of its environment, and the rollout says which adapter it is."""
 
 from dataclasses import dataclass, field
 from itertools import groupby
