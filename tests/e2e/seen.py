@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ _PARTS = re.compile(r"([0-9]+) of ([0-9]+) parts are complete")
 
 def run_plugin(world: World, *arguments: str) -> str:
     """Runs a command as an administrator, and returns what it wrote."""
-    done = subprocess.run(_command(world, *arguments), capture_output=True, check=True, env=_ENV, text=True, timeout=60)
+    done = subprocess.run(_command(world, *arguments), capture_output=True, check=True, text=True, timeout=60)
     return done.stdout
 
 
@@ -37,16 +37,17 @@ def _command(world: World, *arguments: str) -> tuple[str, ...]:
     return (str(program), *arguments, "--kubeconfig", str(world.stack.home.kubeconfig("hub")))
 
 
-_ENV = os.environ | {"COLUMNS": "250"}
-
-
 class Terminal:
     """A command that redraws its last line on a terminal."""
 
     def __init__(self, world: World, *arguments: str) -> None:
         own, its = pty.openpty()
         self.process = subprocess.Popen(
-            _command(world, *arguments), env=_ENV, stdin=subprocess.DEVNULL, stdout=its, stderr=its
+            _command(world, *arguments),
+            env=os.environ | {"COLUMNS": "250"},
+            stdin=subprocess.DEVNULL,
+            stdout=its,
+            stderr=its,
         )
         os.close(its)
         self._output, self._own = "", own
@@ -190,6 +191,13 @@ class Work:
             calls={kind: self.calls[kind] - earlier.calls[kind] for kind in KINDS},
             requests=self.requests - earlier.requests,
         )
+
+    def select(self, chosen: Callable[[str, str], bool]) -> dict[str, Counter[str]]:
+        """Returns the calls of the composites whose kind and name are chosen."""
+        return {
+            kind: Counter({name: number for name, number in names.items() if chosen(kind, name)})
+            for kind, names in self.calls.items()
+        }
 
     def __str__(self) -> str:
         calls = ", ".join(f"{kind} {sum(names.values())}" for kind, names in self.calls.items())
