@@ -86,7 +86,7 @@ class Look:
     get: str  # kubectl get modelcache
     message: str  # of the ModelCache
     deployment: str  # why the deployment that waits for the weights is not Ready
-    tree: str  # the rows about weights
+    tree: str  # the placement that waits for the weights
     row: str  # of `modelplane cache list`
     bar: str  # of `modelplane cache preload --wait`
 
@@ -110,14 +110,14 @@ def look(world: World, namespace: str, name: str, terminal: Terminal, started: f
     *_, seen = world.stack.kubectl("get", "modelcache", name, "-n", namespace).splitlines()
     cache = world.stack.hub.get("ModelCache", name, namespace) or {}
     waiting = world.stack.hub.get("ModelDeployment", name, namespace) or {}
-    rows = run_plugin(world, "tree", name, "-n", namespace).splitlines()
+    _, placement, rows = run_plugin(world, "tree", name, "-n", namespace).partition("ModelPlacement/")
     _, *listed = run_plugin(world, "cache", "list", "-n", namespace).splitlines()
     return Look(
-        seconds=time.monotonic() - started,
+        seconds=time.time() - started,
         get=" ".join(seen.split()),
         message=text(condition(cache, "Hydrated"), "message"),
         deployment=text(condition(waiting, "PlacementsReady"), "message"),
-        tree=" | ".join(" ".join(row.split()) for row in rows if "ModelPlacement" in row or "Job/" in row),
+        tree=" ".join((placement + rows).split()),
         row=" ".join(" ".join(listed).split()),
         bar=terminal.bar,
     )
@@ -127,7 +127,7 @@ def look(world: World, namespace: str, name: str, terminal: Terminal, started: f
 class Version:
     """An object as it was written."""
 
-    time: float  # of the monotonic clock
+    time: float  # since 1970
     number: str
     status: Manifest
 
@@ -142,7 +142,7 @@ class Versions:
         number = text(manifest, "metadata.resourceVersion")
         if not self.found or self.found[-1].number != number:
             status = json.loads(json.dumps(mapping(manifest, "status")))
-            self.found.append(Version(time=time.monotonic(), number=number, status=status))
+            self.found.append(Version(time=time.time(), number=number, status=status))
 
     def list_changes(self, begin: float, end: float) -> list[Version]:
         """Returns the versions of a time with another status than the version before."""
@@ -180,7 +180,7 @@ def record_versions(world: World, namespace: str, kinds: tuple[str, ...]) -> Ite
 class Work:
     """What the control plane has done so far."""
 
-    time: float  # of the monotonic clock
+    time: float  # since 1970
     calls: Mapping[str, Counter[str]]  # of the function, by kind and name
     requests: Counter[str]  # of core and the provider to the control plane, by who and the verb
 
@@ -205,6 +205,13 @@ class Work:
         return f"in {self.time:.0f} s calls of the function: {calls}; requests: {requests}"
 
 
+def count_calls(world: World, begin: float, end: float) -> Counter[str]:
+    """Returns how many calls the function answered between two times, by the kind and name of the composite."""
+    lines = (world.stack.home.logs / "function-modelplane.log").read_text().splitlines()
+    calls = (json.loads(line) for line in lines if line.startswith("{"))
+    return Counter(f"{call['kind']} {call['name']}" for call in calls if "kind" in call and begin <= call["ts"] <= end)
+
+
 def count_work(world: World) -> Work:
     requests = Counter(
         f"{who} {text(event, 'verb')}"
@@ -212,7 +219,7 @@ def count_work(world: World) -> Work:
         for event in audit.events(world.stack.home, "hub", who)
     )
     calls = {kind: calls_by_name(world.stack.home.logs, kind) for kind in KINDS}
-    return Work(time=time.monotonic(), calls=calls, requests=requests)
+    return Work(time=time.time(), calls=calls, requests=requests)
 
 
 @contextmanager
