@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from function.kube.manifests import Manifest, condition, get, mapping, text
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.e2e.calls import calls_by_name
 from tests.e2e.world import World
 from tools.stack import audit
@@ -149,8 +149,20 @@ class Versions:
         pairs = zip(self.found, self.found[1:], strict=False)
         return [new for old, new in pairs if begin <= new.time <= end and new.status != old.status]
 
-    def count(self, begin: float, end: float) -> int:
-        return sum(begin <= version.time <= end for version in self.found)
+    def list_changed_fields(self, begin: float, end: float) -> list[str]:
+        """Returns which fields and conditions each write of the status has changed."""
+        pairs = zip(self.found, self.found[1:], strict=False)
+        return [
+            _compare(old.status, new.status)
+            for old, new in pairs
+            if begin <= new.time <= end and old.status != new.status
+        ]
+
+
+def _compare(old: Manifest, new: Manifest) -> str:
+    fields = {key for key in old.keys() | new.keys() if key != "conditions" and old.get(key) != new.get(key)}
+    before, after = ({text(c, "type"): c for c in listing(s, "conditions")} for s in (old, new))
+    return ", ".join(sorted(fields | {key for key in before | after if before.get(key) != after.get(key)}))
 
 
 @contextmanager
