@@ -143,7 +143,8 @@ def test_download_of_50_gb(world: World, hub: LargeHub, fleet: None, record_prop
     _check_texts(looks)
     _check_end(world, hub, terminal)
     assert len(told) <= MOST_CHANGES
-    assert max(written.values()) <= 100 * len(told), written
+    # Crossplane writes the fields of a status and its conditions one after the other.
+    assert max(written.values()) <= 2 * MOST_CHANGES, written
     for line in _check_figures(changes):
         record_property("figures", line)
     _check_calls(idle, during)
