@@ -24,41 +24,33 @@ _HAS_LABEL = (
     "strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
 )
 
+
+def _lose_nodes(name: str, issue: str, function: str, line: str, broken: str) -> Mutant:
+    """Returns a defect of what is sent to a cloud."""
+    return Mutant(name, f"47: {issue}", _CREATE, (Change("function.cloud.gke", function, line, broken),), created=True)
+
+
 MUTANTS = (
-    Mutant(
+    _lose_nodes(
         "rolls-nodes-under-models",
-        "47: a change that replaces nodes is sent while models are placed on them",
-        _CREATE,
-        (
-            Change(
-                "function.cloud.gke",
-                "choose",
-                "(change is Change.ROLLS and in_use)",
-                "(change is Change.ROLLS and False)",
-            ),
-        ),
-        created=True,
+        "a change that replaces nodes is sent while models are placed on them",
+        "choose",
+        "(change is Change.ROLLS and in_use)",
+        "(change is Change.ROLLS and False)",
     ),
-    Mutant(
+    _lose_nodes(
         "deletes-nodes-in-use",
-        "47: onRemoval Delete takes effect while models are placed",
-        _CREATE,
-        (Change("function.cloud.gke", "choose_policy", "    if not in_use:\n", "    if not in_use or deletes:\n"),),
-        created=True,
+        "onRemoval Delete takes effect while models are placed",
+        "choose_policy",
+        "    if not in_use:\n",
+        "    if not in_use or deletes:\n",
     ),
-    Mutant(
+    _lose_nodes(
         "adopts-without-a-look",
-        "47: an environment that comes back changes its nodes before it has seen them",
-        _CREATE,
-        (
-            Change(
-                "function.cloud.gke",
-                "choose_policy",
-                "    if not observed:\n        return ManagementPolicy.OBSERVE_ONLY\n",
-                "    if not observed:\n        return ManagementPolicy.RETAIN\n",
-            ),
-        ),
-        created=True,
+        "an environment that comes back changes its nodes before it has seen them",
+        "choose_policy",
+        "    if not observed:\n        return ManagementPolicy.OBSERVE_ONLY\n",
+        "    if not observed:\n        return ManagementPolicy.RETAIN\n",
     ),
     Mutant(
         "adapter-loaded-too-soon",
