@@ -171,7 +171,8 @@ def plan(files: str) -> dict[str, tuple[str, list[Placed], list[tuple[str, ...]]
     }
 
 
-@pytest.mark.parametrize("story", STORIES)
+# The pools of `gke-cluster` are declared for GKE, before there are nodes.
+@pytest.mark.parametrize("story", [story for story in STORIES if story != "gke-cluster"])
 def test_suggested_pools_suit_the_models_of_an_example(
     story: str, init_environment: InitEnvironment, tmp_path: Path
 ) -> None:
