@@ -29,10 +29,11 @@ _GPU_TAINT: Manifest = {"key": "nvidia.com/gpu", "value": "present", "effect": "
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _EXCLUDED_SINCE = "2026-01-01T00:00:00Z"  # a fixed past time, so that every call gives the same exclusion
-_WORDS = re.compile(r"\[\{\d+ (.*?)\s*\[\]\}", re.DOTALL)  # of Google, in an error of the provider
+_WORDS = re.compile(r"\[\{\d+ (.*?)\[\]\}", re.DOTALL)  # of Google, in an error of the provider
 _MAX_FAULT = 4096  # bytes of an error
 _UNRESOLVED = "cannot resolve references"  # a NodePool whose Cluster has no ID yet
-_ABSENT = "does not exist"  # what a managed resource that only observes reports of a name that does not exist
+# What a managed resource that only observes reports of a name that does not exist.
+_ABSENT = "external resource does not exist"
 
 
 class Change(Enum):
@@ -86,6 +87,14 @@ _SIZE_FIELD = "autoscaling"
 _CLUSTER = "cluster"  # ends the name of the managed resource
 # Of what Google Cloud reports, the fields of a GPU that are sent.
 _ACCELERATOR_FIELDS = ("type", "count", "gpuDriverInstallationConfig")
+_RANGE_FIELDS = ("clusterSecondaryRangeName", "servicesSecondaryRangeName")
+# GKE chooses what is left out of these, and the provider writes the choice into the spec (LateInitialize).
+_CHOSEN_BY_GKE = frozenset({"subnetwork", "nodeLocations"})
+# A node pool that is reported without one of these has none.
+_REPORTED_IF_SET = frozenset(
+    {"placementPolicy", "nodeConfig.guestAccelerator", "nodeConfig.reservationAffinity", "nodeConfig.spot"}
+)
+_REPLACEMENT = "requires replacing it"  # what the provider says while it refuses a change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +133,7 @@ def _find_fault(manifest: Manifest) -> str:
         if text(found, "status") == "False" and _UNRESOLVED not in message and not _is_absence(manifest, message):
             message = truncate_middle(message, _MAX_FAULT)  # before a pattern looks at it
             words = _WORDS.search(message)
-            return mask_tokens(to_one_line(words[1] if words else message))
+            return mask_tokens(to_one_line(words[1].strip() if words else message))
     return ""
 
 
@@ -245,7 +254,7 @@ def _declare_node_pool(plan: ClusterPlan, pool: NodePoolPlan) -> Manifest:
         "gvnic": {"enabled": True},
         "workloadMetadataConfig": {"mode": "GKE_METADATA"},
         "metadata": {"disable-legacy-endpoints": "true"},
-        "labels": {**dict[str, JSON](pool.labels), "modelplane.ai/pool": pool.name},
+        "labels": {"modelplane.ai/pool": pool.name, **dict[str, JSON](pool.labels)},
     }
     if pool.accelerators:
         driver: Manifest = {"gpuDriverVersion": pool.driver_version}
@@ -295,9 +304,9 @@ def choose(
     for path, change in fields.items():
         value = get(declared, path)
         is_held = (change is Change.REFUSED and exists) or (change is Change.ROLLS and in_use)
-        if is_held and observed:
+        if is_held and observed and not (value is None and path in _CHOSEN_BY_GKE):
             is_known, existing = _find_existing(observed, path, change)
-            if is_known and not _is_same(value, existing):
+            if is_known and not any(_is_same(value, other) for other in (existing, _read_reported(observed, path))):
                 held.append(_describe_held(path, value, existing))
                 value = existing
         if value is not None:
@@ -308,15 +317,25 @@ def choose(
 def _find_existing(observed: Manifest, path: str, change: Change) -> tuple[bool, JSON]:
     """Returns whether it is known what exists, and its value.
 
-    The value is what was sent, or what is reported while the resource has only observed. Where a change rolls nodes,
-    the reported value always counts: another person may have changed it in Google Cloud.
+    The value is what was sent, or what is reported while the resource has only observed, or while the provider refuses
+    what was sent. Where a change rolls nodes, the reported value always counts: another person may have changed it in
+    Google Cloud.
     """
     reported = _read_reported(observed, path)
+    is_unset = path in _REPORTED_IF_SET and bool(mapping(observed, "status.atProvider.nodeConfig"))
+    is_known = reported is not None or is_unset
     if _only_observes(observed):
-        return reported is not None, reported
+        return is_known, reported
+    if change is Change.REFUSED and is_known and is_refusal(_find_fault(observed)):
+        return True, reported
     applied = get(observed, f"spec.forProvider.{path}")
     is_changed_there = change is Change.ROLLS and reported is not None and not isinstance(applied, (dict, type(None)))
     return True, reported if is_changed_there else applied
+
+
+def is_refusal(fault: str) -> bool:
+    """Tells whether the provider refuses a change because it would have to replace what exists."""
+    return _REPLACEMENT in fault
 
 
 def _read_reported(observed: Manifest, path: str) -> JSON:
@@ -325,16 +344,30 @@ def _read_reported(observed: Manifest, path: str) -> JSON:
     if path == "nodeConfig.guestAccelerator":
         gpus = listing(observed, f"status.atProvider.{path}")
         reported = [{key: row[key] for key in _ACCELERATOR_FIELDS if row.get(key)} for row in gpus]
+    if path == "ipAllocationPolicy":
+        ranges = mapping(observed, f"status.atProvider.{path}")
+        reported = {key: ranges[key] for key in _RANGE_FIELDS if ranges.get(key)}
     if path == "nodeConfig.reservationAffinity" and not get(reported, "values"):
         return None
     return reported or None
 
 
 def _is_same(value: JSON, other: JSON) -> bool:
-    """Compares two values; the order of a list has no meaning in any of the fields."""
+    """Compares a declared value with another; the order of a list has no meaning in any of the fields."""
     if isinstance(value, list) and isinstance(other, list):
         return sorted(map(_to_key, value)) == sorted(map(_to_key, other))
+    if isinstance(value, str) and isinstance(other, str):
+        return _is_same_name(value, other)
+    if value == {}:  # secondary ranges, of which GKE chooses what is left out
+        return True
     return value == other
+
+
+def _is_same_name(value: str, other: str) -> bool:
+    """Compares names, paths and URLs: Google reports the path of a network, also if a name was sent."""
+    if "/" in value and "/" in other:
+        return value.rpartition("projects/")[2] == other.rpartition("projects/")[2]
+    return value.rpartition("/")[2] == other.rpartition("/")[2]
 
 
 def _to_key(value: JSON) -> str:

@@ -123,7 +123,7 @@ def find_pools_in_use(call: Call, placements: Collection[Placement] | None) -> f
 
 def _summarize(call: Call, managed: Mapping[str, gke.Managed], obstacle: str) -> Provisioned:
     """Returns what is said of managed resources; `obstacle` is why one that does not exist cannot be created."""
-    faults = {key: gke.read_report(call.observed[key]).fault if key in call.observed else obstacle for key in managed}
+    faults = {key: _find_fault(call, key, item, obstacle) for key, item in managed.items()}
     changes = "; ".join(managed[CLUSTER].held)
     pools = [key for key in managed if key != CLUSTER]
     return Provisioned(
@@ -134,6 +134,14 @@ def _summarize(call: Call, managed: Mapping[str, gke.Managed], obstacle: str) ->
             pending=tuple(_pool(key) for key in pools if not is_ready(call.observed.get(key))),
         ),
     )
+
+
+def _find_fault(call: Call, key: str, item: gke.Managed, obstacle: str) -> str:
+    """Returns the fault of a managed resource; empty if it is a refusal of a change that is no longer sent."""
+    if key not in call.observed:
+        return obstacle
+    fault = gke.read_report(call.observed[key]).fault
+    return "" if item.held and gke.is_refusal(fault) else fault
 
 
 def _build_cluster(call: Call, plan: ClusterPlan, in_use: frozenset[str] | None) -> gke.Managed:
