@@ -22,7 +22,7 @@ from function.parts.ledger import LEDGER_PART, accept_labels, compute_ledger
 from function.parts.nodes import NODES_PART, find_nodes, require_nodes, with_facts
 from function.parts.outcome import build_writer, keep_observed
 from function.parts.part import Part, join_names, run_parts
-from function.parts.provision import PROVISION_PART, is_connected, require_definitions
+from function.parts.provision import PROVISION_PART, follow_cluster, is_connected, protect_managed, require_definitions
 from function.parts.requirements import collect_placements
 from function.parts.storage_class import CLASS, STORAGE_CLASS_PART
 from function.reasons import ConditionType, Drained
@@ -63,21 +63,25 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
             invalid = (references.settings_invalid(ConditionType.CLUSTER_READY), *invalid)
         kept = keep_observed(call, settings, invalid)
         ledger = compute_ledger(call, parsed.value, placements)
-        return replace(kept, status={**kept.status, **ledger})
+        protected = protect_managed(call, placements).composed
+        return replace(kept, composed={**kept.composed, **protected}, status={**kept.status, **ledger})
 
+    plan, access = follow_cluster(call, parsed.plan), parsed.access
+    if plan is not None:
+        access = replace(access, kubeconfig=replace(access.kubeconfig, namespace=plan.namespace))
     observation, selector = find_nodes(call, parsed.value)
     environment = with_facts(parsed.value, observation)
     context = EnvironmentContext(
         call=call,
         environment=environment,
-        access=parsed.access,
-        plan=parsed.plan,
+        access=access,
+        plan=plan,
         placements=placements,
         nodes=observation,
         node_selector=selector,
         writer=build_writer(call, settings, environment.provider_config, call.observed),
     )
-    is_reachable = is_connected(call, parsed.plan)
+    is_reachable = is_connected(call, plan)
     joined = run_parts(PARTS if is_reachable else PARTS_BEFORE_CONNECTION, context)
     conditions = (
         *joined.conditions,

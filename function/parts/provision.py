@@ -59,7 +59,7 @@ class Provisioned:
 def _provision(context: EnvironmentContext, _: Decisions) -> PartOutcome[Provisioned]:
     plan = context.plan
     if plan is None:
-        return PartOutcome(decision=Provisioned())
+        return PartOutcome(decision=Provisioned(), desired=protect_managed(context.call, context.placements))
     call, in_use = context.call, find_pools_in_use(context.call, context.placements)
     cluster = _build_cluster(call, plan, in_use)
     managed = {CLUSTER: cluster}
@@ -95,6 +95,31 @@ PROVISION_PART = Part(
         (USAGE_VERSION, USAGE_KIND): KUBECONFIG_USAGE,
     },
 )
+
+
+def protect_managed(call: Call, placements: Collection[Placement] | None) -> Desired:
+    """Returns the managed resources that may delete, without this right, while something is placed on the environment.
+
+    It is for calls in which it is not known what is declared: the environment or the settings are invalid, or the
+    environment declares no cluster to create any more.
+    """
+    if placements is not None and not placements:
+        return Desired()
+    composed: dict[str, Composed] = {}
+    for key, observed in call.observed.items():
+        is_managed = key == CLUSTER or key.startswith(POOL_PREFIX)
+        if is_managed and list_texts(observed, "spec.managementPolicies") == ManagementPolicy.FULL.value:
+            composed[key] = with_resource_version(with_management_policy(observed, ManagementPolicy.RETAIN), observed)
+    return Desired(composed)
+
+
+def follow_cluster(call: Call, plan: ClusterPlan | None) -> ClusterPlan | None:
+    """Returns a plan in the namespace of the Cluster that exists, whatever the platform settings say now.
+
+    The provider writes the kubeconfig beside the Cluster, and a NodePool refers to a Cluster in its own namespace.
+    """
+    namespace = text(call.observed.get(CLUSTER, {}), "metadata.namespace")
+    return replace(plan, namespace=namespace) if plan and namespace else plan
 
 
 def is_connected(call: Call, plan: ClusterPlan | None) -> bool:

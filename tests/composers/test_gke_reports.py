@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from function.contract import Outcome
-from function.kube.manifests import JSON, Manifest, get, mapping
-from tests.support.gke_scene import A100, CLUSTER, KEEP, SYSTEM, Scene, environment, policies, said
+from function.contract import Call, Outcome
+from function.kube.manifests import JSON, Manifest, get, mapping, text
+from tests.support.gke_scene import A100, CLUSTER, KEEP, SYSTEM, USAGE, Scene, environment, policies, said
+from tests.support.plane import reconciled
 
 NETWORK = "projects/my-project/global/networks/default"
 SUBNETWORK = "projects/my-project/regions/us-central1/subnetworks/default"
@@ -28,6 +29,11 @@ def _sent(outcome: Outcome, key: str, path: str) -> JSON:
 
 def _reported(scene: Scene, key: str) -> Manifest:
     return {"id": key, **copy.deepcopy(mapping(scene.observed[key], "spec.forProvider"))}
+
+
+def _with_input(scene: Scene, settings: Manifest) -> Outcome:
+    call = Call(xr=scene.xr, observed=scene.observed, input=settings)
+    return reconciled(call, [*scene.definitions, *scene.placements])[1]
 
 
 def test_what_gke_chose_is_no_change() -> None:
@@ -163,6 +169,38 @@ def test_what_google_has_can_always_be_declared_again() -> None:
     values = _sent(outcome, A100, "nodeConfig.reservationAffinity.values")
     assert values == ["projects/my-project/reservations/block"]
     assert said(outcome, "PoolsValid")[0] == "True"
+
+
+@pytest.mark.parametrize("invalid", ["settings", "identity", "source"])
+def test_nothing_may_be_deleted_while_it_is_not_known_what_is_declared(invalid: str) -> None:
+    """Something is placed on an environment that is invalid, or that declares no cluster to create any more."""
+    scene = Scene(environment(onRemoval="Delete"))
+    scene.bring_up()
+    full = policies(scene.reconcile())
+    gke = mapping(scene.xr, "spec.cluster.gke")
+    if invalid == "identity":
+        del gke["identitySecretRef"]
+    if invalid == "source":
+        pool = {key: value for key, value in scene.pool().items() if key != "gke"}
+        existing: Manifest = {"source": "Existing", "existing": {"secretRef": {"name": "gke-us-kubeconfig"}}}
+        scene.xr["spec"] = {"cluster": existing, "nodePools": [pool]}
+    settings: Manifest = {"unknown": True} if invalid == "settings" else {}
+    assert policies(_with_input(scene, settings)) == full == {CLUSTER: ["*"], SYSTEM: ["*"], A100: ["*"]}
+    scene.place()
+    assert policies(_with_input(scene, settings)) == {CLUSTER: KEEP, SYSTEM: KEEP, A100: KEEP}
+
+
+def test_the_kubeconfig_stays_beside_the_cluster() -> None:
+    """The provider writes it there, whatever the platform's namespace of Secrets is now."""
+    scene = Scene()
+    scene.bring_up()
+    del scene.observed[USAGE]
+    scene.xr["spec"] = {**mapping(scene.xr, "spec"), "nodePools": [scene.pool(), {**scene.pool(), "name": "other"}]}
+    outcome = _with_input(scene, {"secretNamespace": "other"})
+    credentials = get(outcome.composed["provider-config"].manifest, "spec.credentials.secretRef")
+    assert credentials == {"name": "gke-us-kubeconfig", "namespace": "modelplane-system", "key": "kubeconfig"}
+    for key in (CLUSTER, USAGE, "gke-pool-other"):
+        assert text(outcome.composed[key].manifest, "metadata.namespace") == "modelplane-system", key
 
 
 def test_a_declared_label_wins_over_our_own() -> None:
