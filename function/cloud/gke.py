@@ -138,10 +138,10 @@ def _find_fault(manifest: Manifest) -> str:
 
 
 def _is_absence(manifest: Manifest, message: str) -> bool:
-    return _only_observes(manifest) and _ABSENT in message
+    return only_observes(manifest) and _ABSENT in message
 
 
-def _only_observes(manifest: Manifest) -> bool:
+def only_observes(manifest: Manifest) -> bool:
     return get(manifest, "spec.managementPolicies") == [*ManagementPolicy.OBSERVE_ONLY.value]
 
 
@@ -154,7 +154,7 @@ def choose_policy(observed: Manifest, *, in_use: bool, deletes: bool) -> Managem
         return ManagementPolicy.FULL if deletes else ManagementPolicy.RETAIN
     if not observed:
         return ManagementPolicy.OBSERVE_ONLY
-    if _only_observes(observed) and not _has_told(observed):
+    if only_observes(observed) and not _has_told(observed):
         return ManagementPolicy.OBSERVE_ONLY
     return ManagementPolicy.RETAIN
 
@@ -225,7 +225,7 @@ def build_node_pool(plan: ClusterPlan, pool: NodePoolPlan, observed: Manifest, *
     sent, held = choose(declared, observed, NODE_POOL_FIELDS, in_use=in_use)
     size: Manifest = {"totalMinNodeCount": pool.min_nodes, "totalMaxNodeCount": pool.max_nodes}
     for field in ("totalMinNodeCount", "totalMaxNodeCount"):
-        places = ("status.atProvider",) if _only_observes(observed) else ("status.atProvider", "spec.forProvider")
+        places = ("status.atProvider",) if only_observes(observed) else ("status.atProvider", "spec.forProvider")
         existing = max(integer(observed, f"{place}.{_SIZE_FIELD}.{field}") for place in places)
         if in_use and integer(size, field) < existing:
             held += (f"{field} is {size[field]} as declared and {existing} in Google Cloud",)
@@ -324,7 +324,7 @@ def _find_existing(observed: Manifest, path: str, change: Change) -> tuple[bool,
     reported = _read_reported(observed, path)
     is_unset = path in _REPORTED_IF_SET and bool(mapping(observed, "status.atProvider.nodeConfig"))
     is_known = reported is not None or is_unset
-    if _only_observes(observed):
+    if only_observes(observed):
         return is_known, reported
     if change is Change.REFUSED and is_known and is_refusal(_find_fault(observed)):
         return True, reported

@@ -179,7 +179,8 @@ def _keep_other_pools(
     """Returns the node pools that are invalid, and those that are not declared any more, as they are.
 
     A pool that is not declared is dropped once nothing is placed on it. With onRemoval Delete, its managed resource
-    first gets the policy to delete.
+    first gets the policy to delete. A managed resource that only observes has a spec that may not be what exists, so it
+    may change nothing while its pool is used.
     """
     composed: dict[str, Composed] = {}
     drops: list[Drop] = []
@@ -188,6 +189,8 @@ def _keep_other_pools(
             continue
         is_used = in_use is None or _pool(key) in in_use
         policy = ManagementPolicy.FULL if plan.deletes and not is_used else ManagementPolicy.RETAIN
+        if policy is ManagementPolicy.RETAIN and gke.only_observes(observed):
+            policy = ManagementPolicy.OBSERVE_ONLY
         has_policy = list_texts(observed, "spec.managementPolicies") == policy.value
         if has_policy and not is_used and _pool(key) not in plan.declared_pools:
             drops.append(Drop(key, f"pool {_pool(key)} is not declared, and nothing is placed on it"))

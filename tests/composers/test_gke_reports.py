@@ -171,6 +171,29 @@ def test_what_google_has_can_always_be_declared_again() -> None:
     assert said(outcome, "PoolsValid")[0] == "True"
 
 
+@pytest.mark.parametrize("edit", ["removed", "invalid"])
+def test_a_pool_that_is_only_observed_changes_nothing_once_it_is_not_declared(edit: str) -> None:
+    """The environment was created again with another machine type, and then its pool was removed or became invalid."""
+    scene = Scene()
+    scene.place()
+    scene.reconcile()
+    scene.report(CLUSTER)
+    scene.reconcile()
+    assert policies(scene.reconcile())[A100] == ["Observe"]
+    reported = _reported(scene, A100)
+    mapping(reported, "nodeConfig")["machineType"] = "a2-other-4g"
+    if edit == "invalid":
+        scene.pool()["capabilities"] = {"memoryPerGpu": "much"}
+    else:
+        scene.xr["spec"] = {**mapping(scene.xr, "spec"), "nodePools": []}
+    assert policies(scene.reconcile())[A100] == ["Observe"]
+    scene.report(A100, reported)
+    assert policies(scene.reconcile())[A100] == ["Observe"]
+    scene.placements, scene.xr["status"] = [], {}
+    outcome = scene.reconcile()
+    assert [drop.key for drop in outcome.drops] == ([A100] if edit == "removed" else [])
+
+
 @pytest.mark.parametrize("invalid", ["settings", "identity", "source"])
 def test_nothing_may_be_deleted_while_it_is_not_known_what_is_declared(invalid: str) -> None:
     """Something is placed on an environment that is invalid, or that declares no cluster to create any more."""
