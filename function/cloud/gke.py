@@ -83,6 +83,17 @@ NODE_POOL_FIELDS: Mapping[str, Change] = {
     "nodeConfig.taint": Change.ROLLS,  # GKE replaces no node, but a taint may evict pods
     "nodeConfig.labels": Change.HARMLESS,
 }
+# What the fields are called in the environment, if it calls them otherwise.
+_DECLARED_NAMES: Mapping[str, str] = {
+    "location": "region",
+    "ipAllocationPolicy": "network.podRange and network.serviceRange",
+    "nodeLocations": "zones",
+    "placementPolicy": "compactPlacement",
+    "nodeConfig.guestAccelerator": "accelerator",
+    "nodeConfig.reservationAffinity": "reservation",
+    "totalMinNodeCount": "minimum number of nodes",
+    "totalMaxNodeCount": "maximum number of nodes",
+}
 _SIZE_FIELD = "autoscaling"
 _CLUSTER = "cluster"  # ends the name of the managed resource
 # Of what Google Cloud reports, the fields of a GPU that are sent.
@@ -228,7 +239,7 @@ def build_node_pool(plan: ClusterPlan, pool: NodePoolPlan, observed: Manifest, *
         places = ("status.atProvider",) if only_observes(observed) else ("status.atProvider", "spec.forProvider")
         existing = max(integer(observed, f"{place}.{_SIZE_FIELD}.{field}") for place in places)
         if in_use and integer(size, field) < existing:
-            held += (f"{field} is {size[field]} as declared and {existing} in Google Cloud",)
+            held += (_describe_held(field, size[field], existing),)
             size[field] = existing
     spec: Manifest = {
         "managementPolicies": [*policy.value],
@@ -375,7 +386,9 @@ def _to_key(value: JSON) -> str:
 
 
 def _describe_held(path: str, value: JSON, existing: JSON) -> str:
-    field = path.rpartition(".")[2]
+    field = _DECLARED_NAMES.get(path, path.rpartition(".")[2])
+    if field == "reservation":
+        value, existing = (get(affinity, "values") for affinity in (value, existing))
     return f"{field} is {_format(value)} as declared and {_format(existing)} in Google Cloud"
 
 

@@ -13,7 +13,7 @@ ELLIPSIS = "..."
 # By the prefixes of Hugging Face, AWS, GitHub, GitLab, Slack, NVIDIA, Google and OpenAI, and JSON Web Tokens. A name of
 # Kubernetes has no capital letter.
 _TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(hf_|AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|nvapi-|AIza|eyJ|sk-(?=[a-z0-9_-]{0,99}[A-Z]))"
+    r"(?<![A-Za-z0-9])(hf_|AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|nvapi-|AIza|ya29\.|eyJ|sk-(?=[a-z0-9_-]{0,99}[A-Z]))"
     r"[A-Za-z0-9_.-]{12,}"
 )
 # The alphabet of base64, with letters of both cases and a digit: no name, digest or path looks like it.

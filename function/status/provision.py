@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from function.cloud.gke import Report
+from function.cloud.gke import SYSTEM_POOL, Report
 from function.contract import Condition
 from function.domain.provision import ClusterPlan
 from function.kube.messages import join_with_more
@@ -25,9 +25,11 @@ class NodePoolReports:
 
     def describe_held(self) -> str:
         changes = join_with_more([f"node pool {pool}: {change}" for pool, change in self.held], separator="; ")
+        is_own = any(pool != SYSTEM_POOL for pool, _ in self.held)
+        instead = "add a pool with another name, then drain and remove this one" if is_own else "drain the environment"
         return (
-            f"{changes}. GKE would replace or restart nodes for this, so it is not sent; undo it, or add a pool with "
-            "another name, then drain and remove this one"
+            f"{changes}. GKE would replace, restart or remove nodes for this, or refuse it, so it is not sent; undo "
+            f"it, or {instead}"
         )
 
     def list_notes(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from tests.support.gke_scene import A100, CLUSTER, KEEP, SYSTEM, Scene, environm
         (
             "zones",
             ["us-central1-a", "us-central1-b"],
-            "nodeLocations is us-central1-a,us-central1-b as declared and us-central1-a in Google Cloud",
+            "zones is us-central1-a,us-central1-b as declared and us-central1-a in Google Cloud",
         ),
     ],
 )
@@ -31,7 +31,9 @@ def test_an_edit_that_rolls_nodes_is_not_sent_while_the_pool_is_used(field: str,
     outcome = scene.reconcile()
     assert mapping(outcome.composed[A100].manifest, "spec.forProvider") == before
     assert said(outcome, "PoolsValid")[:2] == ("False", "PoolInUse")
-    assert said(outcome, "PoolsValid")[2].startswith(f"node pool a100: {words}. GKE would replace or restart nodes")
+    assert said(outcome, "PoolsValid")[2].startswith(
+        f"node pool a100: {words}. GKE would replace, restart or remove nodes"
+    )
     scene.placements = []
     scene.xr["status"] = {}
     outcome = scene.reconcile()

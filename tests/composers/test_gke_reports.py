@@ -78,7 +78,11 @@ def test_an_adopted_cluster_is_found_as_declared(declared: str) -> None:
             NETWORK,
             "network is projects/host/global/networks/default",
         ),
-        ({"name": "default", "podRange": "pods", "serviceRange": "services"}, NETWORK, "ipAllocationPolicy is pods"),
+        (
+            {"name": "default", "podRange": "pods", "serviceRange": "services"},
+            NETWORK,
+            "network.podRange and network.serviceRange is pods services as declared and gke-us-pods",
+        ),
     ],
 )
 def test_an_adopted_cluster_keeps_its_network(network: Manifest, sent: str, words: str) -> None:
@@ -90,7 +94,7 @@ def test_an_adopted_cluster_keeps_its_network(network: Manifest, sent: str, word
     )
     outcome = scene.reconcile()
     assert words in said(outcome, "ClusterReady")[2]
-    if words.startswith("network"):
+    if words.startswith("network is"):
         assert _sent(outcome, CLUSTER, "network") == sent
     else:
         assert _sent(outcome, CLUSTER, "ipAllocationPolicy") == {"clusterSecondaryRangeName": "gke-us-pods"}
@@ -99,7 +103,7 @@ def test_an_adopted_cluster_keeps_its_network(network: Manifest, sent: str, word
 @pytest.mark.parametrize(
     ("edit", "path", "words"),
     [
-        ({"compactPlacement": True}, "placementPolicy", "placementPolicy is COMPACT as declared and unset"),
+        ({"compactPlacement": True}, "placementPolicy", "compactPlacement is COMPACT as declared and unset"),
         ({"reservation": "block"}, "nodeConfig.reservationAffinity", "reservations/block as declared and unset"),
         ({"spot": True}, "nodeConfig.spot", "spot is True as declared and unset"),
     ],
@@ -232,6 +236,27 @@ def test_a_declared_label_wins_over_our_own() -> None:
     scene.pool()["labels"] = {"modelplane.ai/pool": "mine"}
     outcome = scene.bring_up()
     assert _sent(outcome, A100, "nodeConfig.labels") == {"modelplane.ai/pool": "mine"}
+
+
+def test_a_held_change_is_described_in_the_words_of_the_environment() -> None:
+    scene = Scene()
+    scene.bring_up()
+    scene.place()
+    mapping(scene.xr, "spec.cluster.gke.provision")["systemPool"] = {"machineType": "n2-standard-8", "maxNodes": 1}
+    assert said(scene.reconcile(), "PoolsValid")[2] == (
+        "node pool system: machineType is n2-standard-8 as declared and e2-standard-8 in Google Cloud; "
+        "node pool system: maximum number of nodes is 1 as declared and 3 in Google Cloud. "
+        "GKE would replace, restart or remove nodes for this, or refuse it, so it is not sent; "
+        "undo it, or drain the environment"
+    )
+    mapping(scene.xr, "spec.cluster.gke")["provision"] = {}
+    mapping(scene.pool(), "gke")["reservation"] = "other"
+    assert said(scene.reconcile(), "PoolsValid")[2] == (
+        "node pool a100: reservation is projects/my-project/reservations/other as declared and "
+        "projects/my-project/reservations/block in Google Cloud. "
+        "GKE would replace, restart or remove nodes for this, or refuse it, so it is not sent; "
+        "undo it, or add a pool with another name, then drain and remove this one"
+    )
 
 
 def test_long_errors_are_read_fast() -> None:

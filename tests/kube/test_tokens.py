@@ -21,6 +21,7 @@ TOKENS = {
     "AKIA" + "IOSFODNN7EXAMPLE": "AKIA***",
     "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a": "ghp_***",
     "nvapi-" + "Ab0-_Cd1Ef2Gh3Ij4": "nvapi-***",
+    "ya29." + "a0Ab_Cd1-Ef2Gh3Ij4": "ya29.***",
     "sk-" + "proj-Ab0Cd1Ef2Gh3Ij4": "sk-***",
     "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln": "eyJ***",
     "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY12": "***",
