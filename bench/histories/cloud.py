@@ -120,7 +120,10 @@ class Cloud:
                 return [condition("Synced", ok=False, reason="ReconcileError", message=message)]
             self.things[now.ref] = Thing(copy.deepcopy(wish))
         elif may_write and any(get(wish, path) != get(thing.sent, path) for path in _REFUSED):
-            message = "async update failed: refuse to update the external resource"
+            message = (
+                "async update failed: refuse to update the external resource because the following update requires "
+                "replacing it: cannot change the value of the argument"
+            )
             return [synced, condition("LastAsyncOperation", ok=False, reason="AsyncUpdateFailure", message=message)]
         elif may_write:
             if any(get(wish, path) != get(thing.sent, path) for path in _ROLLS):

@@ -87,6 +87,10 @@ def parse_node_pool_plan(block: schemas.NodePool, problems: Problems, *, is_crea
     _check_node_pool(block, gke, problems, is_created=is_created)
     max_nodes = block.node_count if block.max_node_count is None else block.max_node_count
     is_autoscaled = max_nodes > block.node_count if block.autoscaled is None else block.autoscaled
+    min_nodes = min(block.node_count, max_nodes) if is_autoscaled else max_nodes
+    zones = len(gke.zones or ())
+    if min_nodes == max_nodes and (not zones or max_nodes % zones):
+        _check_fixed_size(gke, max_nodes, problems)
     return NodePoolPlan(
         name=block.name,
         machine_type=gke.machine_type,
@@ -95,8 +99,9 @@ def parse_node_pool_plan(block: schemas.NodePool, problems: Problems, *, is_crea
         accelerator_type=block.accelerator_type or "",
         accelerators=block.accelerator_count,
         driver_version=gke.driver_version,
-        min_nodes=min(block.node_count, max_nodes) if is_autoscaled else max_nodes,
+        min_nodes=min_nodes,
         max_nodes=max_nodes,
+        first_nodes_per_zone=min_nodes // zones if zones else 0,
         reservation=gke.reservation or "",
         spot=gke.spot,
         is_compact=gke.compact_placement,
@@ -120,6 +125,15 @@ def _check_node_pool(block: schemas.NodePool, gke: schemas.Gke, problems: Proble
         at["zones"].add_required("as a reservation is in certain zones")
     if gke.compact_placement and len(gke.zones or ()) != 1:
         at["compactPlacement"].add_invalid(gke.compact_placement, "false, or zones must have exactly one zone")
+
+
+def _check_fixed_size(gke: schemas.Gke, nodes: int, problems: Problems) -> None:
+    """Adds the problem of a pool of fixed size: GKE has the same number of nodes in each zone, and adds no others."""
+    at = problems["gke"]["zones"]
+    if gke.zones:
+        at.add(f"has {len(gke.zones)} zones, which do not divide the {nodes} nodes of a pool of fixed size")
+    elif not at.refused:
+        at.add_required("as the pool has a fixed size; or set maxNodeCount above nodeCount, so that it is autoscaled")
 
 
 def _check_machine(block: schemas.NodePool, gke: schemas.Gke, problems: Problems) -> None:

@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 from function.domain.provision import ClusterPlan, NodePoolPlan
-from function.kube.manifests import JSON, Manifest, condition, get, integer, is_ready, listing, mapping, prune, text
+from function.kube.manifests import (
+    JSON,
+    Manifest,
+    condition,
+    get,
+    integer,
+    is_ready,
+    list_texts,
+    listing,
+    mapping,
+    prune,
+    text,
+)
 from function.kube.messages import mask_tokens, to_one_line, truncate_middle
 from function.kube.names import EXTERNAL_NAME, MANAGED_BY, build_name, label_value
 from function.remote.composed_kinds import CLUSTER_KIND, GKE_VERSION, NODE_POOL_KIND
@@ -91,10 +103,12 @@ _DECLARED_NAMES: Mapping[str, str] = {
     "placementPolicy": "compactPlacement",
     "nodeConfig.guestAccelerator": "accelerator",
     "nodeConfig.reservationAffinity": "reservation",
+    "nodeCount": "number of nodes in each zone",
     "totalMinNodeCount": "minimum number of nodes",
     "totalMaxNodeCount": "maximum number of nodes",
 }
 _SIZE_FIELD = "autoscaling"
+_ZONES_OF_A_REGION = 3  # in which GKE creates a pool without zones
 _CLUSTER = "cluster"  # ends the name of the managed resource
 # Of what Google Cloud reports, the fields of a GPU that are sent.
 _ACCELERATOR_FIELDS = ("type", "count", "gpuDriverInstallationConfig")
@@ -226,7 +240,11 @@ def _build_maintenance(plan: ClusterPlan) -> Manifest:
 def plan_system_pool(plan: ClusterPlan) -> NodePoolPlan:
     """Returns the pool for KServe and the gateway."""
     return NodePoolPlan(
-        name=SYSTEM_POOL, machine_type=plan.system_machine_type, min_nodes=1, max_nodes=plan.system_max_nodes
+        name=SYSTEM_POOL,
+        machine_type=plan.system_machine_type,
+        min_nodes=0,
+        max_nodes=plan.system_max_nodes,
+        first_nodes_per_zone=1 if plan.system_max_nodes >= _ZONES_OF_A_REGION else 0,
     )
 
 
@@ -234,21 +252,48 @@ def build_node_pool(plan: ClusterPlan, pool: NodePoolPlan, observed: Manifest, *
     policy = choose_policy(observed, in_use=in_use, deletes=plan.deletes)
     declared = _declare_node_pool(plan, pool)
     sent, held = choose(declared, observed, NODE_POOL_FIELDS, in_use=in_use)
-    size: Manifest = {"totalMinNodeCount": pool.min_nodes, "totalMaxNodeCount": pool.max_nodes}
-    for field in ("totalMinNodeCount", "totalMaxNodeCount"):
-        places = ("status.atProvider",) if only_observes(observed) else ("status.atProvider", "spec.forProvider")
-        existing = max(integer(observed, f"{place}.{_SIZE_FIELD}.{field}") for place in places)
-        if in_use and integer(size, field) < existing:
-            held += (_describe_held(field, size[field], existing),)
-            size[field] = existing
+    zones = len(list_texts(sent, "nodeLocations"))
+    size, held_sizes = _choose_size(pool, zones, observed, in_use=in_use)
     spec: Manifest = {
         "managementPolicies": [*policy.value],
-        "forProvider": {**sent, _SIZE_FIELD: {**size, "locationPolicy": "ANY"}},
-        # Per zone, and only at creation: the autoscaler adds the rest. A later change would count as a replacement.
-        "initProvider": {"initialNodeCount": pool.min_nodes // len(pool.zones) if pool.zones else 0},
+        "forProvider": {**sent, **size},
+        # Only at creation: a later change would count as a replacement.
+        "initProvider": {"initialNodeCount": pool.first_nodes_per_zone} if _SIZE_FIELD in size else {},
     }
     manifest = _build_managed(plan, f"pool-{pool.name}", pool.name, spec, observed)
-    return Managed(manifest=manifest, held=held)
+    return Managed(manifest=manifest, held=(*held, *held_sizes))
+
+
+def _choose_size(
+    pool: NodePoolPlan, zones: int, observed: Manifest, *, in_use: bool
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Returns the size that is sent, and the changes that are not sent: GKE would choose the nodes that it removes.
+
+    GKE counts the nodes of a pool of fixed size in each zone. Its autoscaler adds nodes only for pods that wait, never
+    to reach a minimum.
+    """
+    places = ("status.atProvider",) if only_observes(observed) else ("status.atProvider", "spec.forProvider")
+
+    def find_most(field: str) -> int:
+        return max(integer(observed, f"{place}.{field}") for place in places) if in_use else 0
+
+    held: list[str] = []
+
+    def choose_count(field: str, count: int) -> int:
+        existing = find_most(field)
+        if count < existing:
+            held.append(_describe_held(field.rpartition(".")[2], count, existing))
+        return max(count, existing)
+
+    is_autoscaled = find_most(f"{_SIZE_FIELD}.totalMaxNodeCount") > 0
+    if pool.has_fixed_size and not is_autoscaled:
+        return {"nodeCount": choose_count("nodeCount", pool.max_nodes // max(zones, 1))}, tuple(held)
+    if pool.has_fixed_size:
+        held.append("the size is fixed as declared and autoscaled in Google Cloud")
+    lowest = choose_count(f"{_SIZE_FIELD}.totalMinNodeCount", pool.min_nodes)
+    highest = choose_count(f"{_SIZE_FIELD}.totalMaxNodeCount", pool.max_nodes)
+    size: Manifest = {"totalMinNodeCount": lowest, "totalMaxNodeCount": highest, "locationPolicy": "ANY"}
+    return {_SIZE_FIELD: size}, tuple(held)
 
 
 def _declare_node_pool(plan: ClusterPlan, pool: NodePoolPlan) -> Manifest:

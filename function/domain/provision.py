@@ -16,11 +16,16 @@ class NodePoolPlan:
     driver_version: str = "DEFAULT"
     min_nodes: int  # in all zones together; equal to `max_nodes` if the number is fixed
     max_nodes: int
+    first_nodes_per_zone: int = 0  # of an autoscaled pool, when it is created
     reservation: str = ""
     spot: bool = False
     is_compact: bool = False
     labels: tuple[tuple[str, str], ...] = ()  # of the nodes, beside those of the cloud itself
     taints: tuple[tuple[str, str, str], ...] = ()  # key, value and effect, beside that of the GPUs
+
+    @property
+    def has_fixed_size(self) -> bool:
+        return self.min_nodes == self.max_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ def test_parses_a_cluster_with_its_defaults() -> None:
                 accelerators=8,
                 min_nodes=2,
                 max_nodes=2,
+                first_nodes_per_zone=1,
             ),
         ),
         declared_pools=frozenset({"a3-ultra", "by-hand"}),
@@ -71,7 +72,7 @@ def test_creates_nothing_without_provision() -> None:
 @pytest.mark.parametrize(
     ("pool", "sizes"),
     [
-        ({"nodeCount": 3}, (3, 3)),
+        ({"nodeCount": 6}, (6, 6)),
         ({"nodeCount": 1, "maxNodeCount": 4}, (1, 4)),
         ({"nodeCount": 1, "maxNodeCount": 4, "autoscaled": False}, (4, 4)),
         ({"nodeCount": 6, "maxNodeCount": 4, "autoscaled": True}, (4, 4)),
@@ -130,6 +131,18 @@ BAD = (
     ),
     Bad(id="gpus", pool={"acceleratorCount": 4}, path="spec.nodePools[0].acceleratorCount", words="8, as a node of"),
     Bad(
+        id="fixed-without-zones",
+        pool={"gke": {"machineType": "x"}},
+        path="spec.nodePools[0].gke.zones",
+        words="is required, as the pool has a fixed size; or set maxNodeCount above nodeCount",
+    ),
+    Bad(
+        id="fixed-and-not-divided",
+        pool={"nodeCount": 3},
+        path="spec.nodePools[0].gke.zones",
+        words="has 2 zones, which do not divide the 3 nodes of a pool of fixed size",
+    ),
+    Bad(
         id="reservation-and-spot",
         pool={"gke": {"machineType": "x", "zones": ["z"], "reservation": "r", "spot": True}},
         path="spec.nodePools[0].gke.spot",
@@ -137,7 +150,7 @@ BAD = (
     ),
     Bad(
         id="reservation-without-zones",
-        pool={"gke": {"machineType": "x", "reservation": "r"}},
+        pool={"maxNodeCount": 4, "gke": {"machineType": "x", "reservation": "r"}},
         path="spec.nodePools[0].gke.zones",
         words="is required, as a reservation is in certain zones",
     ),
@@ -151,7 +164,7 @@ BAD = (
         id="tcpxo",
         pool={
             "acceleratorType": "nvidia-h100-mega-80gb",
-            "gke": {"machineType": "a3-megagpu-8g"},
+            "gke": {"machineType": "a3-megagpu-8g", "zones": ["us-central1-a"]},
             "capabilities": {"multiNodeCapable": True},
         },
         path="spec.nodePools[0].capabilities.multiNodeCapable",

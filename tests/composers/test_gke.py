@@ -82,7 +82,7 @@ def test_composes_pools_and_the_connection_once_the_cluster_is_ready() -> None:
     assert {CLUSTER, SYSTEM, A100, USAGE, "provider-config", "pipeline-preset"} <= outcome.composed.keys()
     assert set(map(str, policies(outcome).values())) == {str(KEEP)}, "nothing is deleted in Google Cloud by default"
     pool = outcome.composed[A100].manifest
-    assert mapping(pool, "spec.initProvider") == {"initialNodeCount": 4}
+    assert mapping(pool, "spec.initProvider") == {}
     assert mapping(pool, "spec.forProvider") == {
         "project": "my-project",
         "location": "us-central1",
@@ -90,7 +90,7 @@ def test_composes_pools_and_the_connection_once_the_cluster_is_ready() -> None:
         "nodeLocations": ["us-central1-a"],
         "management": {"autoRepair": True, "autoUpgrade": True},
         "upgradeSettings": {"strategy": "SURGE", "maxSurge": 0, "maxUnavailable": 1},
-        "autoscaling": {"totalMinNodeCount": 4, "totalMaxNodeCount": 4, "locationPolicy": "ANY"},
+        "nodeCount": 4,
         "nodeConfig": {
             "machineType": "a2-ultragpu-4g",
             "diskSizeGb": 100,
@@ -130,18 +130,26 @@ def test_composes_pools_and_the_connection_once_the_cluster_is_ready() -> None:
     assert listing(outcome.status, "pools")[0]["nodeSelector"] == {"cloud.google.com/gke-nodepool": "a100"}
 
 
-def test_a_fixed_pool_without_zones_never_starts_with_nodes_in_each_zone() -> None:
-    """GKE counts initial nodes per zone: four nodes in three zones would be twelve."""
+def test_the_nodes_of_a_pool_of_fixed_size_are_divided_among_its_zones() -> None:
+    """GKE counts nodes per zone: four nodes in each of two zones would be eight."""
     scene = Scene()
-    pool = scene.pool()
-    mapping(pool, "gke").pop("zones")
-    mapping(pool, "gke").pop("reservation")
-    outcome = scene.bring_up()
-    assert get(outcome.composed[A100].manifest, "spec.initProvider.initialNodeCount") == 0
-    mapping(pool, "gke")["zones"] = ["us-central1-a", "us-central1-b", "us-central1-c"]
-    scene = Scene(scene.xr)
-    outcome = scene.bring_up()
-    assert get(outcome.composed[A100].manifest, "spec.initProvider.initialNodeCount") == 1, "4 nodes over 3 zones"
+    mapping(scene.pool(), "gke")["zones"] = ["us-central1-a", "us-central1-b"]
+    sent = mapping(scene.bring_up().composed[A100].manifest, "spec.forProvider")
+    assert sent["nodeCount"] == 2
+    assert "autoscaling" not in sent
+
+
+def test_an_autoscaled_pool_starts_with_its_minimum() -> None:
+    """The autoscaler of GKE adds nodes for pods that wait, and never to reach a minimum."""
+    scene = Scene()
+    scene.pool()["maxNodeCount"] = 9
+    manifest = scene.bring_up().composed[A100].manifest
+    assert get(manifest, "spec.initProvider.initialNodeCount") == 4
+    size = {"totalMinNodeCount": 4, "totalMaxNodeCount": 9, "locationPolicy": "ANY"}
+    assert mapping(manifest, "spec.forProvider.autoscaling") == size
+    assert get(manifest, "spec.forProvider.nodeCount") is None
+    system = scene.observed[SYSTEM]
+    assert get(system, "spec.initProvider.initialNodeCount") == 1, "in each of the three zones of a region"
 
 
 @pytest.mark.parametrize("missing", ["clusters", "nodepools"])

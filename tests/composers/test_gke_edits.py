@@ -83,9 +83,36 @@ def test_a_pool_in_use_only_grows(count: int, sent: int) -> None:
     scene.place()
     scene.pool()["nodeCount"] = count
     outcome = scene.reconcile()
-    size = mapping(outcome.composed[A100].manifest, "spec.forProvider.autoscaling")
-    assert (size["totalMinNodeCount"], size["totalMaxNodeCount"]) == (sent, sent)
+    assert get(outcome.composed[A100].manifest, "spec.forProvider.nodeCount") == sent
     assert said(outcome, "PoolsValid")[0] == ("True" if count == sent else "False")
+
+
+@pytest.mark.parametrize(("most", "sent"), [(6, 9), (12, 12)], ids=["less", "more"])
+def test_the_limits_of_an_autoscaled_pool_in_use_only_grow(most: int, sent: int) -> None:
+    scene = Scene()
+    scene.pool()["maxNodeCount"] = 9
+    scene.bring_up()
+    scene.place()
+    scene.pool()["maxNodeCount"] = most
+    outcome = scene.reconcile()
+    assert get(outcome.composed[A100].manifest, "spec.forProvider.autoscaling.totalMaxNodeCount") == sent
+    assert said(outcome, "PoolsValid")[0] == ("True" if most == sent else "False")
+
+
+def test_an_autoscaled_pool_in_use_does_not_become_fixed() -> None:
+    """It may have more nodes than are declared, and GKE would choose those that it removes."""
+    scene = Scene()
+    scene.pool()["maxNodeCount"] = 9
+    scene.bring_up()
+    scene.place()
+    del scene.pool()["maxNodeCount"]
+    outcome = scene.reconcile()
+    sent = mapping(outcome.composed[A100].manifest, "spec.forProvider")
+    assert "nodeCount" not in sent
+    assert get(sent, "autoscaling.totalMaxNodeCount") == 9
+    assert "the size is fixed as declared and autoscaled in Google Cloud" in said(outcome, "PoolsValid")[2]
+    scene.placements, scene.xr["status"] = [], {}
+    assert get(scene.reconcile().composed[A100].manifest, "spec.forProvider.nodeCount") == 4
 
 
 def test_a_removed_pool_stays_as_it_is_while_it_is_used() -> None:
@@ -164,7 +191,7 @@ def test_a_new_environment_observes_before_it_changes_nodes_that_serve() -> None
     mapping(reported, "nodeConfig")["machineType"] = "a2-ultragpu-4g"
     gpus: Manifest = {"type": "nvidia-a100-80gb", "count": 8, "gpuPartitionSize": "", "gpuSharingConfig": None}
     mapping(reported, "nodeConfig")["guestAccelerator"] = [gpus]
-    mapping(reported, "autoscaling")["totalMaxNodeCount"] = 9
+    reported["nodeCount"] = 9
     scene.report(A100, reported)
     outcome = scene.reconcile()
     assert policies(outcome)[A100] == KEEP
@@ -172,7 +199,7 @@ def test_a_new_environment_observes_before_it_changes_nodes_that_serve() -> None
     assert get(sent, "nodeConfig.machineType") == "a2-ultragpu-4g"
     assert get(sent, "nodeConfig.guestAccelerator") == [{"type": "nvidia-a100-80gb", "count": 8}]
     assert get(sent, "nodeConfig.reservationAffinity.values") == ["projects/my-project/reservations/block"]
-    assert get(sent, "autoscaling.totalMaxNodeCount") == 9
+    assert sent["nodeCount"] == 9
 
 
 def test_a_pool_that_does_not_exist_is_created_although_something_is_placed_on_it() -> None:

@@ -154,7 +154,9 @@ class Cloud:
         )
 
     def _add_nodes(self, remote: Api, pool: str, spec: Manifest) -> None:
-        wanted = min(integer(spec, "autoscaling.totalMinNodeCount"), self.stock.get(pool, 1000))
+        # Per zone. The autoscaler adds nodes for pods that wait, which are not played.
+        wanted = integer(spec, "nodeCount") * len(list_texts(spec, "nodeLocations"))
+        wanted = min(wanted, self.stock.get(pool, 1000))
         there = self.nodes(pool, remote)
         gpus = sum(integer(row, "count") for row in listing(spec, "nodeConfig.guestAccelerator"))
         for number in range(len(there), wanted):
@@ -213,6 +215,11 @@ class Cloud:
         reported: Manifest = {"conditions": conditions}
         if thing is not None:
             fields = {key: value for key, value in thing.spec.items() if key != "clusterRef"}
+            if kind == "Cluster":  # as Google reports it, and the provider writes what it has chosen into the spec
+                fields["network"] = f"projects/my-project/global/networks/{text(thing.spec, 'network')}"
+                fields["subnetwork"] = "projects/my-project/regions/us-central1/subnetworks/default"
+            else:
+                fields.setdefault("nodeLocations", ["us-central1-a", "us-central1-f"])
             reported["atProvider"] = {"id": text(found, "metadata.name"), **fields}
         if mapping(found, "status") != reported:
             hub.patch(kind, text(found, "metadata.name"), {"status": reported}, _namespace(found), part="status")

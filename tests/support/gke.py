@@ -56,6 +56,7 @@ NODE_POOL_FIELDS: Manifest = {
     "location": STRING,
     "clusterRef": {**block(name=STRING, namespace=STRING), "required": ["name"]},
     "initialNodeCount": NUMBER,
+    "nodeCount": NUMBER,
     "nodeLocations": STRING_SET,
     "management": block(autoRepair=BOOLEAN, autoUpgrade=BOOLEAN),
     "upgradeSettings": block(strategy=STRING, maxSurge=NUMBER, maxUnavailable=NUMBER),
