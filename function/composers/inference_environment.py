@@ -12,7 +12,7 @@ from function.contract import Call, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.settings import Settings
-from function.kube.manifests import listing, text
+from function.kube.manifests import listing, mapping, text
 from function.parts import requirements
 from function.parts.connection import CONNECTION_PART
 from function.parts.drain import DRAIN_PART, require_deployments
@@ -114,7 +114,8 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     While a valid pool has no published ledger, all placements are required. Such a pool is new or was corrected, or the
     status was lost. A placement that runs there may then have no label, and may not be listed as admitted.
     """
-    if any(pool.name not in environment.free for pool in environment.pools):
+    is_unpublished = "pools" not in mapping(call.xr, "status")
+    if is_unpublished or any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.require_placements()}
     required = requirements.require_placements_on([environment.name])
     labelled = collect_placements(call, required)

@@ -259,3 +259,12 @@ def test_pools_are_protected_while_the_cluster_is_not_ready() -> None:
     scene.place()
     scene.report(CLUSTER, {}, Ready="False")
     assert policies(scene.reconcile()) == {CLUSTER: KEEP, SYSTEM: KEEP, A100: KEEP}
+
+
+def test_a_placement_without_its_label_protects_a_cluster_whose_status_was_lost() -> None:
+    scene = Scene(environment(onRemoval="Delete"))
+    scene.bring_up()
+    scene.place()
+    del mapping(scene.placements[0], "metadata")["labels"]
+    scene.xr = {**scene.xr, "spec": {**mapping(scene.xr, "spec"), "nodePools": []}, "status": {}}
+    assert policies(scene.reconcile()) == {CLUSTER: KEEP, SYSTEM: KEEP, A100: KEEP}
