@@ -199,7 +199,12 @@ class World:
     def _delete(self, kinds: tuple[str, ...]) -> None:
         for kind in kinds:
             for found in self.stack.hub.find(kind):
-                self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
+                # A Usage refuses it while a placement reads from the cache, and the placement is being deleted.
+                until(f"{kind} {text(found, 'metadata.name')} to be deleted", partial(self._try_delete, kind, found))
+
+    def _try_delete(self, kind: str, found: Manifest) -> bool:
+        self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
+        return True
 
     def _none_of(self, kinds: tuple[str, ...]) -> bool:
         return not any(self.stack.hub.find(kind) for kind in kinds)
