@@ -22,7 +22,14 @@ from function.parts.ledger import LEDGER_PART, accept_labels, compute_ledger
 from function.parts.nodes import NODES_PART, find_nodes, require_nodes, with_facts
 from function.parts.outcome import build_writer, keep_observed
 from function.parts.part import Part, join_names, run_parts
-from function.parts.provision import PROVISION_PART, follow_cluster, is_connected, protect_managed, require_definitions
+from function.parts.provision import (
+    CLUSTER,
+    PROVISION_PART,
+    follow_cluster,
+    is_connected,
+    protect_managed,
+    require_definitions,
+)
 from function.parts.requirements import collect_placements
 from function.parts.storage_class import CLASS, STORAGE_CLASS_PART
 from function.reasons import ConditionType, Drained
@@ -112,10 +119,11 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     """Requires placements by the environment's label, and by name the admitted placements that lost this label.
 
     While a valid pool has no published ledger, all placements are required. Such a pool is new or was corrected, or the
-    status was lost. A placement that runs there may then have no label, and may not be listed as admitted.
+    status was lost. A placement that runs there may then have no label, and may not be listed as admitted. The same
+    holds for an environment without pools whose cluster was created: it must not be deleted under such a placement.
     """
-    is_unpublished = "pools" not in mapping(call.xr, "status")
-    if is_unpublished or any(pool.name not in environment.free for pool in environment.pools):
+    has_lost_ledger = CLUSTER in call.observed and "pools" not in mapping(call.xr, "status")
+    if has_lost_ledger or any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.require_placements()}
     required = requirements.require_placements_on([environment.name])
     labelled = collect_placements(call, required)
