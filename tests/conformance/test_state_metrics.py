@@ -59,7 +59,10 @@ def reclaiming() -> list[Manifest]:
     control.apply([deployment(OWNER, 2)])
     control.advance()
     control.advance()
-    return copy.deepcopy(list(control.store.values()))
+    copied = copy.deepcopy(list(control.store.values()))
+    placement = next(m for m in copied if m["kind"] == "ModelPlacement")
+    mapping(placement, "status")["restarts"] = {"count": 4}
+    return copied
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +146,10 @@ def test_every_metric_of_the_configuration_has_series(series: Series, lent_serie
     absent = {"existing_pool_price_per_gpu_hour", "gke_pool_price_per_gpu_hour"}
     absent |= {"cache_environments_desired", "cache_environments_ready"}
     assert configured - {name for name, _ in (*series, *lent_series)} == {f"modelplane_{name}" for name in absent}
+
+
+def test_restarts_are_counted(lent_series: Series) -> None:
+    assert find(lent_series, "modelplane_placement_restarts") == [4], "none of a placement whose pods are not observed"
 
 
 def test_no_resource_has_two_metrics_of_one_name() -> None:
