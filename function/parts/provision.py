@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from function.cloud import gke
-from function.contract import Answer, Call, Composed, Condition, Desired, Drop, Requirement
+from function.contract import Answer, Call, Composed, Desired, Drop, Requirement
 from function.domain.placement import Placement
 from function.domain.provision import ClusterPlan
 from function.kube.manifests import Manifest, is_ready, list_texts, listing, text
@@ -61,10 +61,9 @@ def _provision(context: EnvironmentContext, _: Decisions) -> PartOutcome[Provisi
     if plan is None:
         return PartOutcome(decision=Provisioned(), desired=protect_managed(context.call, context.placements))
     call, in_use = context.call, find_pools_in_use(context.call, context.placements)
-    cluster = _build_cluster(call, plan, in_use)
+    cluster = gke.build_cluster(plan, call.observed.get(CLUSTER, {}), in_use=in_use is None or bool(in_use))
     managed = {CLUSTER: cluster}
-    pools = (gke.plan_system_pool(plan), *plan.pools)
-    for pool in pools:
+    for pool in (gke.plan_system_pool(plan), *plan.pools):
         key = POOL_PREFIX + pool.name
         if is_ready(call.observed.get(CLUSTER)) or key in call.observed:
             is_used = in_use is None or (bool(in_use) if pool.name == gke.SYSTEM_POOL else pool.name in in_use)
@@ -76,15 +75,16 @@ def _provision(context: EnvironmentContext, _: Decisions) -> PartOutcome[Provisi
         for key, item in managed.items()
         if key in call.observed or not obstacle
     }
-    condition = () if is_connected(call, plan) else (_build_condition(call, plan, obstacle),)
     others = _keep_other_pools(call, plan, managed, in_use)
     leaving = tuple(_pool(key) for key in others.composed if _pool(key) not in plan.declared_pools)
-    decision = _summarize(call, managed, "" if obstacle == WAITING_FOR_DEFINITIONS else obstacle)
-    decision = replace(decision, pools=replace(decision.pools, leaving=leaving))
+    decision = _summarize(call, managed, "" if obstacle == WAITING_FOR_DEFINITIONS else obstacle, leaving)
     desired = Desired(composed) | others
     if is_connected(call, plan):
         desired |= Desired({KUBECONFIG_USAGE: _build_usage(context, plan)})
-    return PartOutcome(decision=decision, desired=desired, conditions=condition)
+        return PartOutcome(decision=decision, desired=desired)
+    report = gke.read_report(call.observed.get(CLUSTER, {}))
+    condition = build_provisioning(plan, gke.name_cluster(plan.environment), report, obstacle)
+    return PartOutcome(decision=decision, desired=desired, conditions=(condition,))
 
 
 PROVISION_PART = Part(
@@ -146,7 +146,7 @@ def find_pools_in_use(call: Call, placements: Collection[Placement] | None) -> f
     return frozenset(names | {text(row, "pool") for row in listing(call.xr, "status.admitted")}) - {""}
 
 
-def _summarize(call: Call, managed: Mapping[str, gke.Managed], obstacle: str) -> Provisioned:
+def _summarize(call: Call, managed: Mapping[str, gke.Managed], obstacle: str, leaving: tuple[str, ...]) -> Provisioned:
     """Returns what is said of managed resources; `obstacle` is why one that does not exist cannot be created."""
     faults = {key: _find_fault(call, key, item, obstacle) for key, item in managed.items()}
     changes = "; ".join(managed[CLUSTER].held)
@@ -157,6 +157,7 @@ def _summarize(call: Call, managed: Mapping[str, gke.Managed], obstacle: str) ->
             failed=tuple((_pool(key), faults[key]) for key in pools if faults[key]),
             held=tuple((_pool(key), change) for key in pools for change in managed[key].held),
             pending=tuple(_pool(key) for key in pools if not is_ready(call.observed.get(key))),
+            leaving=leaving,
         ),
     )
 
@@ -167,10 +168,6 @@ def _find_fault(call: Call, key: str, item: gke.Managed, obstacle: str) -> str:
         return obstacle
     fault = gke.read_report(call.observed[key]).fault
     return "" if item.held and gke.is_refusal(fault) else fault
-
-
-def _build_cluster(call: Call, plan: ClusterPlan, in_use: frozenset[str] | None) -> gke.Managed:
-    return gke.build_cluster(plan, call.observed.get(CLUSTER, {}), in_use=in_use is None or bool(in_use))
 
 
 def _keep_other_pools(
@@ -223,13 +220,6 @@ def _find_unknown_field(answer: Answer, definition: str, manifest: Manifest) -> 
     if not definition.startswith(f"{text(manifest, 'kind').lower()}s."):
         return ""
     return next((found for item in answer if (found := gke.find_unknown_field(item.load(), manifest))), "")
-
-
-def _build_condition(call: Call, plan: ClusterPlan, obstacle: str) -> Condition:
-    """Returns ClusterReady while the cluster is being created."""
-    observed = call.observed.get(CLUSTER, {})
-    report = gke.read_report(observed)
-    return build_provisioning(plan, gke.name_cluster(plan.environment), report, obstacle)
 
 
 def _build_usage(context: EnvironmentContext, plan: ClusterPlan) -> Composed:
