@@ -47,7 +47,7 @@ def test_renders_json_and_names() -> None:
     names = output_of("render", "-f", KIMI, "-o", "name").splitlines()
     assert [name for name in names if not name.startswith(("object.", "clusterproviderconfig."))] == [
         "modelplacement.modelplane.ai/kimi-k2-4e23e0cb",
-        "job.batch/kimi-k2-4e23e0cb-6ef37bac",
+        "job.batch/kimi-k2-4e23e0cb-6eb5e8d4",
         "llminferenceservice.serving.kserve.io/kimi-k2-4e23e0cb-3fafcaa9",
         "llminferenceserviceconfig.serving.kserve.io/kserve-config-llm-worker-pipeline-parallel",
         "namespace/assistants",
@@ -120,7 +120,7 @@ def test_writes_a_folder_for_each_cluster(tmp_path: Path) -> None:
     assert shown == f"13 manifests in {tmp_path}/out, a folder for each of control plane, h200-east\n"
     files = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*.yaml")}
     assert len(files) == 13
-    job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-6ef37bac.yaml"]
+    job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-6eb5e8d4.yaml"]
     (whole,) = yaml.safe_load_all(output_of("render", "-f", KIMI, "--kind", "Job"))
     assert document(job) == whole
     assert "control-plane/modelplacement-assistants-kimi-k2-4e23e0cb.yaml" in files

@@ -72,6 +72,27 @@ def test_second_attempt_does_without_xet(
     assert (root.parent / "xet").read_text().splitlines() == [f"xet {setting or 'on'}", f"xet {second}"]
 
 
+# Opens and closes files all the time, as a client with many connections does; what it keeps open comes last in /proc.
+CHURNS = """exec {python} -c '
+import os, sys
+os.chdir(sys.argv[1])
+os.makedirs(".cache/huggingface/download")
+first = os.open(".cache/huggingface/download/weights.ab12.7.incomplete", os.O_CREAT | os.O_WRONLY)
+os.dup2(first, 200)
+os.close(first)
+while True:
+    for handle in [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]:
+        os.close(handle)
+' $2"""
+
+
+def test_partial_file_goes_although_other_files_close_meanwhile(root: Path, program: Program) -> None:
+    program(CHURNS.format(python=sys.executable))
+    code, said = run_script(root)
+    assert code == Exit.STALLED, said
+    assert not [*root.rglob("*.incomplete")], "what the client had open was its own"
+
+
 def test_other_failures_leave_xet_on(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_DISABLE_XET", raising=False)
     program(f'echo "${{HF_HUB_DISABLE_XET:-on}}" >> {root}/../xet; echo 503 Server Error; exit 1')

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import IntEnum
 from fnmatch import fnmatch
-from glob import escape
+from glob import escape, glob
 from http.client import HTTPException
 from math import prod
 from pathlib import Path
@@ -140,8 +140,7 @@ class Watchdog(Thread):
         self.root, self.end = root, end
         seconds = re.fullmatch("[1-9][0-9]{0,5}", os.environ.get(STALL, ""))
         self.limit = int(seconds[0]) if seconds else STALL_SECONDS
-        self.lines = 0  # of output so far
-        self.stalled = False
+        self.lines, self.stalled = 0, False  # lines of output so far
         self.over = Event()
 
     def run(self) -> None:
@@ -172,8 +171,9 @@ def fetch(uri: str, root: Path, part: dict[str, int] | None) -> tuple[int | None
 
     def forward(number: int, _: object = None) -> None:
         for group in running:
-            with suppress(OSError):
-                handles.update(handle.readlink() for handle in Path(f"/proc/{group}/fd").iterdir())
+            for handle in glob(f"/proc/{group}/fd/*"):  # noqa: PTH207  # Path.glob may raise if the process is gone
+                with suppress(OSError):  # it was closed meanwhile
+                    handles.add(Path(handle).readlink())
             with suppress(ProcessLookupError):
                 os.killpg(group, number)
 
