@@ -216,8 +216,8 @@ def _parse_pools(
     check_unique((at, block.name) for at, block in entries)
     rows = {text(row, "name"): row for row in listing(status, "pools")}
     parsed = [(at, parse_pool(block, _parse_facts(rows.get(block.name, {})), at)) for at, block in entries]
-    is_created = gke is not None and gke.provision is not None
-    plans = [(at, parse_node_pool_plan(block, at, is_created=is_created)) for at, block in entries]
+    location = gke.region if gke is not None and gke.provision is not None else None
+    plans = [(at, parse_node_pool_plan(block, at, location=location)) for at, block in entries]
     conflicts = _check_nodes(parsed, status, movable)
     pools = tuple(pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at))
     invalid = [BrokenEntry(name=p.name or at.path, problems=at.list()) for at, p in parsed if not _is_valid(at)]

@@ -19,6 +19,8 @@ _POOL_NAME_FORM = (
 )
 # Kubernetes and Google Cloud set the labels under these domains, so they cannot be given to a node pool.
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io", "cloud.google.com", "gke.io")
+# A zone is named after its region: us-central1-a.
+_ZONE = re.compile(r"-[a-z]\Z")
 NODE_POOL_LABEL = "cloud.google.com/gke-nodepool"
 
 
@@ -79,12 +81,15 @@ def check_provision(cluster: schemas.Cluster, problems: Problems) -> None:
         problems["provision.network"].add("has only one of podRange and serviceRange; set both or neither")
 
 
-def parse_node_pool_plan(block: schemas.NodePool, problems: Problems, *, is_created: bool) -> NodePoolPlan | None:
-    """Returns the node pool to create; None if the nodes exist already. `is_created`: its cluster is created too."""
+def parse_node_pool_plan(block: schemas.NodePool, problems: Problems, *, location: str | None) -> NodePoolPlan | None:
+    """Returns the node pool to create; None if the nodes exist already.
+
+    `location` is the region or zone of the cluster to create; None if the cluster exists already.
+    """
     gke = block.gke
     if gke is None:
         return None
-    _check_node_pool(block, gke, problems, is_created=is_created)
+    _check_node_pool(block, gke, problems, location)
     max_nodes = block.node_count if block.max_node_count is None else block.max_node_count
     is_autoscaled = max_nodes > block.node_count if block.autoscaled is None else block.autoscaled
     min_nodes = min(block.node_count, max_nodes) if is_autoscaled else max_nodes
@@ -110,8 +115,8 @@ def parse_node_pool_plan(block: schemas.NodePool, problems: Problems, *, is_crea
     )
 
 
-def _check_node_pool(block: schemas.NodePool, gke: schemas.Gke, problems: Problems, *, is_created: bool) -> None:
-    if not is_created:
+def _check_node_pool(block: schemas.NodePool, gke: schemas.Gke, problems: Problems, location: str | None) -> None:
+    if location is None:
         problems["gke"].add("needs spec.cluster.gke.provision, or the nodes must exist already and gke be left out")
     if block.name == SYSTEM_POOL or not _POOL_NAME.fullmatch(block.name):
         problems["name"].add_invalid(block.name, _POOL_NAME_FORM)
@@ -119,6 +124,10 @@ def _check_node_pool(block: schemas.NodePool, gke: schemas.Gke, problems: Proble
         problems["acceleratorType"].add_required("as GKE creates the pool; for example nvidia-h200-141gb")
     _check_machine(block, gke, problems)
     at = problems["gke"]
+    region = _ZONE.sub("", location or "")
+    for index, zone in enumerate(gke.zones or ()):
+        if location is not None and _ZONE.sub("", zone) != region:
+            at["zones"][index].add_invalid(zone, f"a zone of the region {region}, in which the cluster is")
     if gke.reservation and gke.spot:
         at["spot"].add_invalid(gke.spot, "false, as the pool has a reservation")
     if gke.reservation and not gke.zones and not at["zones"].refused:

@@ -143,8 +143,21 @@ BAD = (
         words="has 2 zones, which do not divide the 3 nodes of a pool of fixed size",
     ),
     Bad(
+        id="elsewhere",
+        pool={"gke": {"machineType": "x", "zones": ["us-central1-a", "us-east4-b"]}},
+        path="spec.nodePools[0].gke.zones[1]",
+        words="a zone of the region us-central1, in which the cluster is",
+    ),
+    Bad(
+        id="elsewhere-than-a-zone",
+        gke={"region": "us-east4-b"},
+        pool={"gke": {"machineType": "x", "zones": ["us-east4-c", "us-central1-a"]}},
+        path="spec.nodePools[0].gke.zones[1]",
+        words="a zone of the region us-east4, in which the cluster is",
+    ),
+    Bad(
         id="reservation-and-spot",
-        pool={"gke": {"machineType": "x", "zones": ["z"], "reservation": "r", "spot": True}},
+        pool={"gke": {"machineType": "x", "zones": ["us-central1-a"], "reservation": "r", "spot": True}},
         path="spec.nodePools[0].gke.spot",
         words="false, as the pool has a reservation",
     ),
@@ -156,7 +169,7 @@ BAD = (
     ),
     Bad(
         id="compact",
-        pool={"gke": {"machineType": "x", "zones": ["a", "b"], "compactPlacement": True}},
+        pool={"gke": {"machineType": "x", "zones": ["us-central1-a", "us-central1-b"], "compactPlacement": True}},
         path="spec.nodePools[0].gke.compactPlacement",
         words="zones must have exactly one zone",
     ),
