@@ -121,7 +121,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     """Returns the wider scopes: the environments that the selectors admit, then all.
 
     Only a new placement or more replicas can exceed the quota of the namespace. Its placements are therefore required
-    here. Once all environments are answered, the selected environments need not be required as well.
+    here.
     """
     required = {
         **own.requirements,
@@ -129,12 +129,12 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
         **_require_namespace(call, settings),
     }
     has_file_environments = False
-    if labels and call.answers.get(requirements.ENVIRONMENTS) is None:
-        selected = _widen(call, own, required | _require_environments(labels), settings)
+    if required_selected := _require_selected(call, labels):
+        selected = _widen(call, own, required | required_selected, settings)
         has_file_environments = selected.has_file_environments
         if not selected.answered or not has_file_environments:
             yield selected
-    required |= _require_environments({})
+    required |= {requirements.ENVIRONMENTS: requirements.require_environments({})}
     fleet = _widen(call, own, required, settings)
     if has_file_environments or fleet.has_file_environments:
         fleet = _widen(call, own, required | {requirements.PLACEMENTS: requirements.require_placements()}, settings)
@@ -148,9 +148,9 @@ def required_resources(
     own = find_own_scope(call, deployment, settings)
     wider = {
         **_require_namespace(call, settings),
-        **_require_environments(labels),
+        **_require_selected(call, labels),
         **requirements.require_placements_on(own.used_environments),
-        **_require_environments({}),
+        requirements.ENVIRONMENTS: requirements.require_environments({}),
         requirements.PLACEMENTS: requirements.require_placements(),
         requirements.MODEL_SERVICES: requirements.require_model_services(deployment.namespace),
     }
@@ -185,9 +185,11 @@ def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]
     return {requirements.PLACEMENTS_IN_NAMESPACE: requirements.require_placements(namespace)}
 
 
-def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
-    key = requirements.SELECTED if labels else requirements.ENVIRONMENTS
-    return {key: requirements.require_environments(labels)}
+def _require_selected(call: Call, labels: Mapping[str, str]) -> dict[str, Requirement]:
+    """Returns the requirement of the environments with these labels; none once all environments are answered."""
+    if not labels or call.answers.get(requirements.ENVIRONMENTS) is not None:
+        return {}
+    return {requirements.SELECTED: requirements.require_environments(labels)}
 
 
 def _widen(call: Call, own_scope: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:

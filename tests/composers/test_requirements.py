@@ -93,3 +93,25 @@ def test_deployment_of_deleted_environment_requires_all_environments() -> None:
     assert _reason(response, "Scheduled") == (fnv1.STATUS_CONDITION_FALSE, "NoEnvironments")
     usage = "provider-usage-h200-east"  # keeps the ClusterProviderConfig of the environment for the placement
     assert set(response.desired.resources) == {*kept, usage}
+
+
+def test_lost_placement_of_a_deleted_environment_takes_four_calls() -> None:
+    """Crossplane gives up after five calls; each stage of the search takes one, and the last one asks for no more."""
+    control = plane(STORY)
+    request = request_of(control, only(control, "ModelDeployment"))
+    (key,) = [name for name in request.observed.resources if name.startswith("placement-")]
+    placement = fnv1.Resource()
+    placement.CopyFrom(request.observed.resources.pop(key))
+    request.required_resources["own-placements"].ClearField("items")  # it has lost its labels
+    seeded = {name: fnv1.Resources(items=answer.items) for name, answer in request.required_resources.items()}
+    seeded |= {"selected-environments": fnv1.Resources(), "environment-h200-east": fnv1.Resources()}
+    asked: list[dict[str, fnv1.ResourceSelector]] = [{}]
+    while len(asked) == 1 or asked[-1] != asked[-2]:
+        response = call(request)
+        asked.append(dict(response.requirements.resources))
+        answers = {name: fnv1.Resources(items=[placement] * name.startswith("placement-")) for name in asked[-1]}
+        request.ClearField("required_resources")
+        for name, answer in {**answers, **seeded}.items():
+            request.required_resources[name].CopyFrom(answer)
+    assert _reason(response, "Scheduled") == (fnv1.STATUS_CONDITION_FALSE, "NoEnvironments")
+    assert len(asked) - 1 == 4, [sorted(names) for names in asked]
