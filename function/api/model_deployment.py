@@ -174,6 +174,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         price=Price(per_gpu_hour=Decimal(price[1]), currency=price[2]) if price else None,
         has_served=flag(manifest, "status.served"),
         ready=is_serving,
+        unready_since=None if is_service_ready else parse_time(text(service_ready, "lastTransitionTime")),
         unreachable=service_ready.get("status") == Status.UNKNOWN
         and text(service_ready, "reason") in _UNREACHABLE_REASONS,
         deleting=is_deleting(manifest),

@@ -114,6 +114,7 @@ class Placement:
     price: Price | None = None  # of its pool, at the last decision
     has_served: bool = False  # its status records that it was Ready once
     ready: bool = False  # it serves
+    unready_since: int | None = None  # since when its service is not Ready, in seconds since 1970; None: not known
     unreachable: bool = False
     deleting: bool = False
     phase: Phase = Phase.PENDING

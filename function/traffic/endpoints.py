@@ -257,13 +257,18 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
 
 
 def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
-    """Keeps what is composed for a site without requests, until the gateways have applied its withdrawal."""
+    """Keeps what is composed for a site without requests, until the gateways have applied its withdrawal.
+
+    The observed status and route may be older than a route that was written since, and that names the site. So the time
+    starts anew where the placements say that something has changed since.
+    """
     shown = [p for p in site.members if not p.draining]
     state = EndpointState.NOT_READY if shown else EndpointState.DRAINING
-    recorded = site.entry.since if site.entry.state not in _ENTERING else None
+    recorded = site.entry.since if site.entry.state is state else None
     others = _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=False)
     is_left = bool(site.observed or others)
-    since = plan.clock.time_of(recorded) if is_left and site.withdrawn else None
+    changed = [p.unready_since for p in shown if p.unready_since is not None and p.unready_since <= plan.clock.now]
+    since = max([plan.clock.time_of(recorded), *changed]) if is_left and site.withdrawn else None
     # A site without an address has no EndpointSlice that gets requests, and no entry that keeps the time.
     is_gone = not is_left or plan.clock.has_settled(since) or (site.withdrawn and site.origin is None)
     rows = [_build_row(p, 0, plan.obstacles[p.name]) for p in shown]

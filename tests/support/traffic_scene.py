@@ -66,7 +66,9 @@ def manifest_of(p: Placement) -> Manifest:
             "tls": {"hostname": access.tls_hostname, "caConfigMapName": access.ca_config_map},
         }
     )
-    status: Manifest = {"type": "ServiceReady", "status": "Unknown", "reason": "Unreachable"}
+    since = format_time(p.unready_since) if p.unready_since is not None else None
+    state = ("False", "Starting") if since else ("Unknown", "Unreachable")
+    status: Manifest = {"type": "ServiceReady", "status": state[0], "reason": state[1], "lastTransitionTime": since}
     deleted: Manifest = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if p.deleting else {}
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
@@ -93,7 +95,7 @@ def manifest_of(p: Placement) -> Manifest:
                 else format_time(p.service.pool_unused_since),
                 "traits": dict(p.service.traits),
             },
-            "conditions": [status] if p.unreachable else [],
+            "conditions": [status] if p.unreachable or since else [],
         },
     }
 

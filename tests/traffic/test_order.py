@@ -467,6 +467,32 @@ def test_endpoint_whose_slice_was_replaced_settles_again_whatever_an_old_status_
     assert plane.route() == {"10.0.0.1": 1}
 
 
+@pytest.mark.parametrize("draining", [True, False], ids=["draining", "not-ready"])
+def test_old_view_from_before_it_served_drops_no_endpoint(*, draining: bool) -> None:
+    """The status and the route lag behind what was written, and the placement does not (found by history 511476)."""
+    plane = at_rest(backends(stable=1), *STABLE)
+    plane.replace(serving("stable", "e2", 0))
+    for _ in range(3):
+        plane.step()
+    assert plane.route() == {"10.0.0.1": 1}
+    assert "since" in plane.rows()["e2"]
+    old = plane.status, plane.observed["route"]
+    plane.replace(STABLE[1])
+    for _ in range(SETTLE + 3):
+        plane.step()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+    gone = replace(serving("stable", "e2", 0), unready_since=int(plane.now))
+    plane.replace(replace(STABLE[1], draining=True) if draining else gone)
+    plane.status, plane.observed["route"] = old
+    key = gateway("http://10.0.0.2").key
+    parts = {name for name in plane.observed if name.startswith(key)}
+    for second in range(SETTLE):
+        assert parts <= plane.step().composed.keys(), f"gateways may send requests to it in second {second}"
+    plane.settle()
+    assert listed(plane) == ({"stable-e1"} if draining else {"stable-e1", "stable-e2"})
+    assert not any(name.startswith(key) for name in plane.outcome.composed)
+
+
 def test_clock_that_was_ahead_delays_nothing_for_ever() -> None:
     plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
     for _ in range(5):
