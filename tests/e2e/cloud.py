@@ -7,6 +7,7 @@ of upjet and of the Terraform provider inside it:
 - A NodePool cannot resolve its Cluster before this has an ID.
 - Words of Google arrive in LastAsyncOperation. A stock-out does not: the pool exists, is Ready, and lacks nodes.
 - A change of a field that cannot change is refused, and changes nothing. A change of other fields replaces nodes.
+- The provider writes what Google has chosen into the spec where it was left out (LateInitialize).
 - Without the Delete policy, a deleted managed resource leaves everything in the cloud. The kubeconfig goes with it.
 
 Nodes are nodes of the remote cluster, so that a replaced or deleted node takes its pods with it.
@@ -42,6 +43,11 @@ _REFUSED = (
     "nodeConfig.spot",
 )
 _REPLACES = ("nodeConfig.machineType", "nodeConfig.diskSizeGb", "nodeConfig.imageType", "nodeLocations")
+# What Google chooses where it is left out.
+_CHOSEN: dict[str, Manifest] = {
+    "Cluster": {"subnetwork": "projects/my-project/regions/us-central1/subnetworks/default"},
+    "NodePool": {"nodeLocations": ["us-central1-a", "us-central1-f"]},
+}
 
 
 @dataclass(slots=True)
@@ -103,6 +109,8 @@ class Cloud:
             metadata: Manifest = {"metadata": {"finalizers": [_FINALIZER]}}
             hub.patch(kind, text(found, "metadata.name"), metadata, _namespace(found))
         self._report(hub, kind, found, *self._act(remote, kind, found, name, may_write=policies != {"Observe"}))
+        if name in self.things and policies & {"*", "LateInitialize"}:
+            _initialize(hub, kind, found)
         if kind == "Cluster" and name in self.things and self.things[name].rounds >= _ROUNDS:
             self._write_kubeconfig(hub, found)
 
@@ -110,7 +118,7 @@ class Cloud:
         self, remote: Api, kind: str, found: Manifest, name: str, *, may_write: bool
     ) -> tuple[Thing | None, dict[str, str]]:
         """Do in the cloud what the provider would, and return what exists with the conditions that are not True."""
-        wish = mapping(found, "spec.forProvider")
+        wish = _CHOSEN[kind] | mapping(found, "spec.forProvider")
         if kind == "NodePool" and not self._has_cluster(hub_name=text(wish, "clusterRef.name")):
             message = "cannot resolve references: mg.Spec.ForProvider.Cluster: referenced field was empty"
             return None, {"Synced": message, "Ready": "Creating"}
@@ -215,14 +223,18 @@ class Cloud:
         reported: Manifest = {"conditions": conditions}
         if thing is not None:
             fields = {key: value for key, value in thing.spec.items() if key != "clusterRef"}
-            if kind == "Cluster":  # as Google reports it, and the provider writes what it has chosen into the spec
+            if kind == "Cluster":  # Google reports the paths of networks
                 fields["network"] = f"projects/my-project/global/networks/{text(thing.spec, 'network')}"
-                fields["subnetwork"] = "projects/my-project/regions/us-central1/subnetworks/default"
-            else:
-                fields.setdefault("nodeLocations", ["us-central1-a", "us-central1-f"])
             reported["atProvider"] = {"id": text(found, "metadata.name"), **fields}
         if mapping(found, "status") != reported:
             hub.patch(kind, text(found, "metadata.name"), {"status": reported}, _namespace(found), part="status")
+
+
+def _initialize(hub: Api, kind: str, found: Manifest) -> None:
+    """Write what Google has chosen into the spec where it was left out, as the provider does (LateInitialize)."""
+    missing: Manifest = {key: v for key, v in _CHOSEN[kind].items() if get(found, f"spec.forProvider.{key}") is None}
+    if missing:
+        hub.patch(kind, text(found, "metadata.name"), {"spec": {"forProvider": missing}}, _namespace(found))
 
 
 def _namespace(found: Manifest) -> str:
