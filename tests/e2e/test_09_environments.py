@@ -66,7 +66,7 @@ def test_a_cache_that_leaves_one_of_them_takes_nothing_from_the_other(world: Wor
     steady("what is kept", lambda: _claims(world) == [kept], seconds=8)
     assert get(world.stack.remote.get("PersistentVolumeClaim", kept, KEEPERS), "metadata.uid") == uid
     world.wait("ModelCache", "both", "Hydrated", "True", KEEPERS)
-    world.stack.hub.delete("ModelCache", "both", KEEPERS)
+    world.delete_cache(KEEPERS, "both")
     until("all of it to go", lambda: _claims(world) == [])
 
 

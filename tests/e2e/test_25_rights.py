@@ -102,7 +102,7 @@ def lived(world: World, empty: None) -> str:  # noqa: ARG001  # it comes first
     until("the edit to arrive", lambda: world.service(world.placement(TEAM, "managed")).get("spec") != before)
     world.ready(TEAM, "managed")
     world.remove(TEAM, "managed", "reader")
-    world.stack.hub.delete("ModelCache", "kept", TEAM)
+    world.delete_cache(TEAM, "kept")
     # Without its environment the provider could not finish what it deletes.
     until("Objects of the team to go", lambda: not world.stack.hub.find("Object", TEAM))
     world.clear()
