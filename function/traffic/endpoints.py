@@ -260,7 +260,7 @@ def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
     """Keeps what is composed for a site without requests, until the gateways have applied its withdrawal.
 
     The observed status and route may be older than a route that was written since, and that names the site. So the time
-    starts anew where the placements say that something has changed since.
+    starts anew if the site leaves for another reason than the recorded one, or if a service was Ready since.
     """
     shown = [p for p in site.members if not p.draining]
     state = EndpointState.NOT_READY if shown else EndpointState.DRAINING

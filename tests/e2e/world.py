@@ -181,6 +181,11 @@ class World:
 
         until(f"{', '.join(deployments)} to be gone", gone)
 
+    def delete_cache(self, namespace: str, name: str) -> None:
+        """Delete a ModelCache as soon as no Usage of a placement that is being deleted refuses it."""
+        cache: Manifest = {"metadata": {"name": name, "namespace": namespace}}
+        until(f"ModelCache {name} to be deleted", partial(self._try_delete, "ModelCache", cache))
+
     def clear(self) -> None:
         """Delete everything of ours, deployments first; what an earlier scenario made takes no GPUs then."""
         self.clear_services()
@@ -201,11 +206,6 @@ class World:
             for found in self.stack.hub.find(kind):
                 # A Usage refuses it while a placement reads from the cache, and the placement is being deleted.
                 until(f"{kind} {text(found, 'metadata.name')} to be deleted", partial(self._try_delete, kind, found))
-
-    def delete_cache(self, namespace: str, name: str) -> None:
-        """Delete a ModelCache as soon as no Usage of a placement that is being deleted refuses it."""
-        cache: Manifest = {"metadata": {"name": name, "namespace": namespace}}
-        until(f"ModelCache {name} to be deleted", partial(self._try_delete, "ModelCache", cache))
 
     def _try_delete(self, kind: str, found: Manifest) -> bool:
         self.stack.hub.delete(kind, text(found, "metadata.name"), text(found, "metadata.namespace"))
