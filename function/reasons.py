@@ -130,6 +130,7 @@ class Refused(StrEnum):
     ENVIRONMENT_TAINTED = "EnvironmentTainted", "is tainted"
     POOL_UNSCHEDULABLE = "PoolUnschedulable", "is unschedulable"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity", "has insufficient capacity", Outlook.CAN_WAIT
+    POOL_NOT_CREATED = "PoolNotCreated", "is not created yet", Outlook.CAN_WAIT
     ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "is not Ready", Outlook.CAN_WAIT
     BUDGET_EXCEEDED = "BudgetExceeded", "is beyond the namespace budget", Outlook.CAN_WAIT
     QUOTA_EXCEEDED = "QuotaExceeded", "is beyond the namespace quota", Outlook.CAN_WAIT

@@ -29,25 +29,14 @@ from function.api.values import (
     sort_entries,
 )
 from function.domain.allocation import Free, Grant, Yield
-from function.domain.environment import (
-    Drift,
-    DriftField,
-    Environment,
-    EnvironmentStorage,
-    Observe,
-    PodObservation,
-    Pool,
-    PoolFacts,
-    Unusable,
-    UnusableReason,
-)
+from function.domain.environment import Environment, EnvironmentStorage, Observe, PodObservation, Pool
 from function.domain.model import BrokenEntry, Problem, SecretKey
 from function.domain.model_service import GatewayAccess
 from function.domain.pods import PullSecret, build_copied_secret
 from function.domain.provision import ClusterPlan, NodePoolPlan
 from function.domain.records.shares import parse_share
 from function.domain.settings import Settings
-from function.kube import names, quantity
+from function.kube import names
 from function.kube.manifests import (
     Manifest,
     condition,
@@ -55,7 +44,6 @@ from function.kube.manifests import (
     is_condition_current,
     is_deleting,
     is_ready,
-    list_texts,
     listing,
     mapping,
     parse_time,
@@ -215,7 +203,7 @@ def _parse_pools(
     entries = [(at[index], block) for at, blocks in declared for index, block in enumerate(blocks)]
     check_unique((at, block.name) for at, block in entries)
     rows = {text(row, "name"): row for row in listing(status, "pools")}
-    parsed = [(at, parse_pool(block, _parse_facts(rows.get(block.name, {})), at)) for at, block in entries]
+    parsed = [(at, parse_pool(block, rows.get(block.name, {}), at)) for at, block in entries]
     location = gke.region if gke is not None and gke.provision is not None else None
     plans = [(at, parse_node_pool_plan(block, at, location=location)) for at, block in entries]
     conflicts = _check_nodes(parsed, status, movable)
@@ -383,37 +371,3 @@ def _describe_unreadiness(manifest: Manifest) -> str:
     ready = condition(manifest, "Ready")
     words = (text(ready, "reason"), text(ready, "message"))
     return to_one_line(": ".join(word for word in words if word)) or "has not reported Ready yet"
-
-
-def _parse_facts(pool: Manifest) -> PoolFacts | None:
-    """Returns the observed nodes of a pool in status, without reasons and fields that are unknown."""
-    observed = mapping(pool, "observed")
-    if not observed:
-        return None
-    return PoolFacts(
-        nodes=integer(observed, "nodes"),
-        usable=integer(observed, "usable"),
-        unusable=tuple(
-            Unusable(
-                reason=UnusableReason(text(row, "reason")),
-                detail=text(row, "detail"),
-                count=integer(row, "count"),
-                nodes=list_texts(row, "nodes"),
-            )
-            for row in listing(observed, "unusable")
-            if text(row, "reason") in set(UnusableReason)
-        ),
-        gpus_per_node=integer(observed, "gpusPerNode") or None,
-        product=text(observed, "product"),
-        memory_per_gpu=quantity.parse_or_none(text(observed, "memoryPerGpu")),
-        drift=tuple(
-            Drift(
-                field=DriftField(text(row, "field")),
-                declared=text(row, "declared"),
-                observed=text(row, "observed"),
-                nodes=list_texts(row, "nodes"),
-            )
-            for row in listing(observed, "drift")
-            if text(row, "field") in set(DriftField)
-        ),
-    )

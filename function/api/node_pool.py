@@ -24,10 +24,11 @@ from function.api.values import (
     sort_entries,
 )
 from function.domain.allocation import Price
-from function.domain.environment import Pool, PoolFacts
+from function.domain.environment import Drift, DriftField, Pool, PoolFacts, Unusable, UnusableReason
 from function.domain.model import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement, Requires
 from function.domain.pods import QUEUE_LABEL, InterNode, PodAdditions, PresetInputs
-from function.kube.manifests import text
+from function.kube import quantity
+from function.kube.manifests import Manifest, integer, list_texts, listing, mapping, text
 from function.kube.messages import to_one_line
 
 _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
@@ -52,7 +53,8 @@ def parse_requires(block: schemas.Requires | None, problems: Problems) -> Requir
     )
 
 
-def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Problems) -> Pool:
+def parse_pool(block: schemas.NodePool, published: Manifest, problems: Problems) -> Pool:
+    """Returns a pool with what the status of its environment says of it."""
     refuse_templates(block, problems)
     capabilities = block.capabilities or schemas.Capabilities()
     at = problems["capabilities"]
@@ -84,7 +86,8 @@ def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Probl
         unschedulable=block.unschedulable,
         unschedulable_reason=to_one_line(block.unschedulable_reason or ""),
         price=_parse_price(block.price, problems["price"]),
-        facts=facts,
+        not_created=text(published, "notCreated"),
+        facts=_parse_facts(published),
     )
 
 
@@ -185,3 +188,37 @@ def _check_inputs(block: schemas.InterNode, preset: Preset | None, gpu_resource:
     at = problems["instanceType"]
     if given.instance_type and known and not counted and given.instance_type not in known:
         at.update([unknown_value(at.path, given.instance_type, known)])
+
+
+def _parse_facts(pool: Manifest) -> PoolFacts | None:
+    """Returns the observed nodes of a pool in status, without reasons and fields that are unknown."""
+    observed = mapping(pool, "observed")
+    if not observed:
+        return None
+    return PoolFacts(
+        nodes=integer(observed, "nodes"),
+        usable=integer(observed, "usable"),
+        unusable=tuple(
+            Unusable(
+                reason=UnusableReason(text(row, "reason")),
+                detail=text(row, "detail"),
+                count=integer(row, "count"),
+                nodes=list_texts(row, "nodes"),
+            )
+            for row in listing(observed, "unusable")
+            if text(row, "reason") in set(UnusableReason)
+        ),
+        gpus_per_node=integer(observed, "gpusPerNode") or None,
+        product=text(observed, "product"),
+        memory_per_gpu=quantity.parse_or_none(text(observed, "memoryPerGpu")),
+        drift=tuple(
+            Drift(
+                field=DriftField(text(row, "field")),
+                declared=text(row, "declared"),
+                observed=text(row, "observed"),
+                nodes=list_texts(row, "nodes"),
+            )
+            for row in listing(observed, "drift")
+            if text(row, "field") in set(DriftField)
+        ),
+    )

@@ -81,6 +81,7 @@ class Usage:
             "" if environment.ready else f"not Ready: {environment.ready_message or 'no reason is known'}",
             *(f"taint {taint.describe()}" for taint in find_untolerated(environment.taints, ())),
             f"unschedulable{pool_reason}" if pool and pool.unschedulable else "",
+            f"not created yet: {pool.not_created}" if pool and pool.not_created else "",
         )
         return tuple(filter(None, possible))
 

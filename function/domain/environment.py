@@ -77,6 +77,9 @@ class PoolFacts:
     drift: tuple[Drift, ...] = ()
 
 
+BEING_CREATED = "Google Cloud creates it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A pool of identical nodes. None: not declared. Names of hardware are in lower case."""
@@ -101,6 +104,7 @@ class Pool:
     autoscaled: bool = False  # an autoscaler adds nodes up to `max_nodes`
     unschedulable: bool = False  # nothing new is placed, and nothing grows
     unschedulable_reason: str = ""
+    not_created: str = ""  # BEING_CREATED, or why a cloud has not created it; empty: it exists, or others create it
     price: Price | None = None  # of one GPU
     facts: PoolFacts | None = None  # None: nodes are not observed and count as declared
 

@@ -18,11 +18,14 @@ from function.kube.manifests import Manifest, mapping
 from function.parts.environment import EnvironmentContext
 from function.parts.outcome import observed_status
 from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.provision import PROVISION_PART
 from function.status import inference_environment as report
 
 
-def _publish_ledger(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
-    status = compute_ledger(context.call, context.environment, context.placements)
+def _publish_ledger(context: EnvironmentContext, decisions: Decisions) -> PartOutcome[None]:
+    pending = decisions.of(PROVISION_PART).pools.explain_pending()
+    pools = tuple(replace(pool, not_created=pending.get(pool.name, "")) for pool in context.environment.pools)
+    status = compute_ledger(context.call, replace(context.environment, pools=pools), context.placements)
     return PartOutcome(decision=None, status=status)
 
 

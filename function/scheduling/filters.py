@@ -20,7 +20,7 @@ from function.contract import noop
 from function.domain.adapter import find_adapter_obstacle
 from function.domain.allocation import QuotaUsage, Share
 from function.domain.engines import find_shape_faults, find_tls_faults
-from function.domain.environment import Environment, Pool
+from function.domain.environment import BEING_CREATED, Environment, Pool
 from function.domain.model import INTERCONNECTS, Profile, Routing, Shape, Spread
 from function.domain.placement import Placement, Preference
 from function.kube.selectors import Selector, find_untolerated
@@ -234,6 +234,7 @@ _STEPS = {
     Refused.ENVIRONMENT_TAINTED: STEP_TAINTED,
     Refused.POOL_UNSCHEDULABLE: STEP_UNSCHEDULABLE,
     Refused.INSUFFICIENT_CAPACITY: STEP_CAPACITY,
+    Refused.POOL_NOT_CREATED: STEP_READINESS,
     Refused.ENVIRONMENT_NOT_READY: STEP_READINESS,
     Refused.BUDGET_EXCEEDED: STEP_QUOTA,
     Refused.QUOTA_EXCEEDED: STEP_QUOTA,
@@ -384,7 +385,7 @@ def sort_last_steps(*refusals: Refusal | None) -> list[Step]:
 
 
 def check_schedulable(candidate: Candidate) -> Iterator[Refusal]:
-    """Refuses an environment with a taint that the deployment does not tolerate, and an unschedulable pool."""
+    """Refuses a taint that the deployment does not tolerate, and a pool that is unschedulable or not created."""
     pool = candidate.pool
     tolerations = candidate.request.deployment.tolerations
     if taints := tuple(taint.describe() for taint in find_untolerated(candidate.environment.taints, tolerations)):
@@ -392,6 +393,9 @@ def check_schedulable(candidate: Candidate) -> Iterator[Refusal]:
     if pool.unschedulable:
         reason = pool.unschedulable_reason or None
         yield candidate.refuse(Field.UNSCHEDULABLE, None, reason, Refused.POOL_UNSCHEDULABLE)
+    if pool.not_created:
+        refusal = candidate.refuse(Field.CREATED, None, pool.not_created, Refused.POOL_NOT_CREATED)
+        yield replace(refusal, is_normal=pool.not_created == BEING_CREATED)
 
 
 def check_capacity(candidate: Candidate, ledger: CapacityView) -> Refusal | None:
@@ -492,7 +496,7 @@ def check_ready(environment: Environment) -> Refusal | None:
         field=Field.READY,
         environment=environment.name,
         actual=why,
-        environment_starts=environment.is_starting,
+        is_normal=environment.is_starting,
     )
 
 

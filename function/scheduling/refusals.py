@@ -40,13 +40,13 @@ class Refusal:
     exclusive_node: bool = False  # GPUs that a pod leaves on its node are not available to others
     storage: StorageFault | None = None  # for Field.STORAGE
     quota_usage: QuotaUsage | None = None  # for Field.QUOTA
-    environment_starts: bool = False  # for Field.READY: nothing is known to be wrong with the environment
+    is_normal: bool = False  # for Field.READY and Field.CREATED: nothing is known to be wrong
 
     @property
     def is_starting(self) -> bool:
-        """Tells whether only an answer is missing that follows in the first seconds after everything was applied."""
+        """Tells whether only that is missing which follows by itself after everything was applied."""
         is_pending = self.storage is not None and self.storage.kind is FaultKind.CACHE_PENDING
-        return self.environment_starts or self.field is Field.LEDGER or is_pending
+        return self.is_normal or self.field is Field.LEDGER or is_pending
 
     @property
     def message(self) -> str:
@@ -269,6 +269,9 @@ class Field(Enum):
         lambda r: f"pool {r.pool} is unschedulable{f': {r.actual}' if r.actual else ''}",
         required="a schedulable pool",
         missing="unschedulable",
+    )
+    CREATED = FieldRow(
+        "created", lambda r: f"pool {r.pool} is not created yet: {r.actual}", required="a pool that exists"
     )
     READY = FieldRow(
         "Ready",

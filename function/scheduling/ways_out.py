@@ -262,7 +262,7 @@ def _wait_for_leaving(snapshot: Snapshot, environment: Environment, pool: Pool, 
 def _wait_for_change(
     snapshot: Snapshot, environment: Environment, pool: Pool | None, refusal: Refusal
 ) -> Iterator[WayOut]:
-    """Finds what others are about to change: readiness, an unschedulable pool, or unusable nodes."""
+    """Finds what others are about to change: readiness, an unschedulable or missing pool, or unusable nodes."""
     where = f"pool {pool.name} of {_name(environment)}" if pool else ""
     if refusal.reason is Refused.ENVIRONMENT_NOT_READY:
         changed = replace(environment, ready=True)
@@ -272,6 +272,9 @@ def _wait_for_change(
     elif pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
         changed = _replace_pool(environment, replace(pool, unschedulable=False))
         message = f"Wait until {where} is no longer marked unschedulable"
+    elif pool and refusal.reason is Refused.POOL_NOT_CREATED:
+        changed = _replace_pool(environment, replace(pool, not_created=""))
+        message = f"Wait until {where} is created (see its condition PoolsValid)"
     elif pool and pool.facts and refusal.use and not snapshot.has_queue(environment, pool.name):
         facts = replace(pool.facts, nodes=pool.max_nodes, usable=pool.max_nodes)
         changed = _replace_pool(environment, replace(pool, facts=facts))

@@ -71,7 +71,7 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     Pool: frozenset(
         {"name", "gpus_per_node", "max_nodes", "node_count", "count_field", "accelerator_type", "memory_per_gpu"}
         | {"interconnect", "precision", "multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
-        | {"unschedulable", "unschedulable_reason", "price"}
+        | {"unschedulable", "unschedulable_reason", "not_created", "price"}
     ),
     # What a preset makes of the inputs: a release may correct it without a restart.
     InterNode: frozenset({"merged", "preset_env", "start", "whole_node"}),

@@ -230,6 +230,7 @@ def _build_pool(pool: Pool, ledger: PoolLedger, published: Manifest) -> Manifest
             or None,
             "reclaims": _count_reclaims(pool.name, ledger, published) or None,
             "placements": capacity.placements,
+            "notCreated": pool.not_created or None,
             "observed": build_node_facts(pool.facts) if pool.facts else None,
         }
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from function.cloud.gke import SYSTEM_POOL, Report
 from function.contract import Condition
+from function.domain.environment import BEING_CREATED
 from function.domain.provision import ClusterPlan
 from function.kube.messages import join_with_more
 from function.reasons import ClusterReady, ConditionType, Status
@@ -19,6 +20,11 @@ class NodePoolReports:
     held: tuple[tuple[str, str], ...] = ()  # and a declared change that is not sent
     pending: tuple[str, ...] = ()  # only names: they are being created
     leaving: tuple[str, ...] = ()  # only names: they are not declared any more, and used
+
+    def explain_pending(self) -> dict[str, str]:
+        """Returns by pool why it does not exist yet."""
+        failed = dict(self.failed)
+        return {pool: failed.get(pool, BEING_CREATED) for pool in self.pending}
 
     def describe_failed(self) -> str:
         return join_with_more([f"node pool {pool}: {why}" for pool, why in self.failed], separator="; ")

@@ -2,7 +2,9 @@
 
 import pytest
 
-from function.kube.manifests import Manifest, get, listing, mapping, strings, text
+from function.api.inference_environment import parse_environment
+from function.domain.settings import Settings
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
 from tests.support.gke import build_definitions, established
 from tests.support.gke_scene import (
     A100,
@@ -246,6 +248,36 @@ def test_says_why_a_pool_cannot_be_created_and_uses_the_others() -> None:
         ),
     )
     assert outcome.composed[A100].ready, "the environment may be Ready for its other pools"
+
+
+def test_a_pool_counts_only_once_it_is_created() -> None:
+    """Nodes of an autoscaled pool count as soon as it could have them, so models would wait there for ever."""
+    scene = Scene()
+    scene.pool().update({"nodeCount": 0, "maxNodeCount": 4})
+    scene.reconcile()
+    scene.report(CLUSTER)
+    assert _not_created(scene) == ["Google Cloud creates it"]
+    scene.report(A100, {}, Ready="False", LastAsyncOperation=FORBIDDEN)
+    assert _not_created(scene) == [
+        (
+            "Error creating NodePool: googleapi: Error 403: Insufficient regional quota to satisfy request: resource "
+            "NVIDIA_A100_GPUS, forbidden"
+        )
+    ]
+    scene.report(A100)
+    assert _not_created(scene) == [None]
+    # A refused change of a pool that exists takes nothing away.
+    scene.report(A100, LastAsyncOperation=FORBIDDEN)
+    assert _not_created(scene) == [None]
+
+
+def _not_created(scene: Scene) -> list[JSON]:
+    """Return what the status says, and what a deployment reads there, which is the same."""
+    scene.reconcile()
+    said = [row.get("notCreated") for row in listing(scene.xr, "status.pools")]
+    parsed = parse_environment(scene.xr, Settings()).value
+    assert [pool.not_created or None for pool in parsed.pools] == said
+    return said
 
 
 def test_every_composed_field_is_in_the_schema_of_the_provider() -> None:

@@ -171,8 +171,14 @@ def test_a_refused_pool_and_a_stock_out_are_said(world: World, cloud: Cloud) -> 
     found = world.wait("InferenceEnvironment", ENV, "PoolsValid", "False/NodePoolFailed")
     assert text(condition(found, "PoolsValid"), "message") == f"node pool small-l4: {QUOTA}"
     assert text(condition(found, "Ready"), "status") == "True", "the other pool can be used"
+    small: Manifest = {**spanning(1, 1), "requires": {"acceleratorType": "nvidia-l4"}}
+    world.apply(model("small", profile=small), deployment(TEAM, "small", "small", on=ENV))
+    waiting = world.wait("ModelDeployment", "small", "Scheduled", "False/PoolNotCreated", TEAM)
+    assert f"pool small-l4 is not created yet: {QUOTA}" in text(condition(waiting, "Scheduled"), "message")
     cloud.faults.clear()
     world.wait("InferenceEnvironment", ENV, "PoolsValid", "True/Valid")
+    world.wait("ModelDeployment", "small", "Scheduled", "True/Placed", TEAM)
+    world.remove(TEAM, "small")
     # Google keeps a pool for which it has no nodes, and says nothing: the nodes tell it.
     cloud.stock["more-a100"] = 2
     more = a100(name="more-a100", nodeCount=4)

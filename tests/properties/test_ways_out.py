@@ -135,7 +135,9 @@ def draw_environment(draw: random.Random, name: str, *, from_file: bool, alike: 
             )
         facts = PoolFacts(nodes=nodes, usable=draw.randint(0, nodes)) if draw.random() < 0.2 else None
         price = Price(per_gpu_hour=Decimal(draw.choice((1, 2))), currency="USD") if draw.random() < 0.5 else None
-        pools.append(replace(drawn, facts=facts, price=price, unschedulable=draw.random() < 0.05))
+        missing = "no quota" if draw.random() < 0.05 else ""
+        closed = draw.random() < 0.05
+        pools.append(replace(drawn, facts=facts, price=price, unschedulable=closed, not_created=missing))
     taints = (Taint(key="drain", effect=NO_SCHEDULE),) if draw.random() < 0.1 else ()
     labels = {"tier": draw.choice("xxy")}
     ready = draw.random() < 0.9
@@ -200,6 +202,12 @@ def draw_fleet(seed: int) -> Fleet:
     return replace(fleet, placements=tuple(placements), requests={**requests, grown: more}).publish()
 
 
+OPENED: dict[Refused, dict[str, Any]] = {
+    Refused.POOL_UNSCHEDULABLE: {"unschedulable": False},
+    Refused.POOL_NOT_CREATED: {"not_created": ""},
+}
+
+
 def follow(fleet: Fleet, name: str, way: WayOut) -> Fleet:
     """Return the fleet once advice was carried out; the placements that have to move have their place."""
     refusal = way.refusal
@@ -239,8 +247,8 @@ def follow(fleet: Fleet, name: str, way: WayOut) -> Fleet:
             changed = replace(each, facts=None)
         elif each.name == refusal.pool and refusal.field is Field.MULTI_NODE:
             changed = replace(each, multi_node=True)
-        elif each.name == refusal.pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
-            changed = replace(each, unschedulable=False)
+        elif each.name == refusal.pool and refusal.reason in OPENED:
+            changed = replace(each, **OPENED[refusal.reason])
         pools.append(changed)
     ready = where.ready or refusal.reason is Refused.ENVIRONMENT_NOT_READY
     return fleet.change(replace(where, pools=tuple(pools), ready=ready))

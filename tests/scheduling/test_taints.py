@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.environment import Environment, Pool
+from function.domain.environment import BEING_CREATED, Environment, Pool
 from function.domain.placement import Placement
 from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 from function.reasons import Refused
@@ -119,6 +119,20 @@ def test_unschedulable_pool_gets_nothing_new_and_keeps_what_runs() -> None:
     assert summarize(decide(cordoned, OPEN_B)) == (["b"], [], [])
     assert [a.pool for a in decide(environment("a", CORDONED, pool("spare"))).assignments] == ["spare"]
     assert summarize(decide(cordoned, OPEN_B, own=(placement("a", ready=True),))) == (["a"], [], [])
+
+
+def test_pool_that_is_not_created_gets_nothing_and_keeps_what_runs() -> None:
+    """For example an autoscaled pool whose quota Google refuses: it has no nodes, and nothing would add some."""
+    refused = environment("a", replace(pool(), not_created="Google Cloud: no quota"))
+    decision = decide(refused)
+    assert (summarize(decision), reasons(decision)) == (([], [], []), [("a", [Refused.POOL_NOT_CREATED])])
+    (refusal,) = decision.refusals
+    assert refusal.message == "profile default: pool pool is not created yet: Google Cloud: no quota"
+    assert not refusal.refusals[0].is_starting, "somebody has to act"
+    (soon,) = decide(environment("a", replace(pool(), not_created=BEING_CREATED))).refusals
+    assert soon.refusals[0].is_starting, "it is normal"
+    assert summarize(decide(refused, OPEN_B)) == (["b"], [], [])
+    assert summarize(decide(refused, OPEN_B, own=(placement("a", ready=True),))) == (["a"], [], [])
 
 
 def test_nearest_refusal_comes_last_of_all_that_apply() -> None:
