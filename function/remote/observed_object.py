@@ -35,6 +35,7 @@ class State(Enum):
     ABSENT = _Facts("It does not exist on the cluster")  # of an Object that only observes
     KIND_MISSING = _Facts("The cluster does not serve its kind", cluster=ClusterReady.KSERVE_MISSING)
     NAMESPACE_MISSING = _Facts("Its namespace does not exist on the cluster", cluster=ClusterReady.KSERVE_MISSING)
+    NAMESPACE_ENDING = _Facts("Its namespace is being deleted", cluster=ClusterReady.KSERVE_MISSING, transient=True)
     NO_CREDENTIALS = _Facts(
         "The cluster's kubeconfig is missing or unusable", cluster=ClusterReady.KUBECONFIG_MISSING, unreachable=True
     )
@@ -121,6 +122,7 @@ _PHRASES: tuple[tuple[State, tuple[str, ...]], ...] = (
     (State.UNKNOWN_FIELD, ("not declared in schema", "strict decoding error")),
     (State.KIND_MISSING, ("no matches for kind", "could not find the requested resource")),
     (State.NAMESPACE_MISSING, ('namespaces " … " not found',)),
+    (State.NAMESPACE_ENDING, ("because it is being terminated",)),
     (State.REJECTED, ("is invalid", "is forbidden", "forbidden:", "immutable", "admission webhook")),
     (State.UNAUTHORISED, ("unauthorized",)),
     (State.UNREACHABLE, ("context deadline exceeded", "client connection lost", '": eof')),

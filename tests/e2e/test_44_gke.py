@@ -171,7 +171,8 @@ def test_a_refused_pool_and_a_stock_out_are_said(world: World, cloud: Cloud) -> 
     found = world.wait("InferenceEnvironment", ENV, "PoolsValid", "False/NodePoolFailed")
     assert text(condition(found, "PoolsValid"), "message") == f"node pool small-l4: {QUOTA}"
     assert text(condition(found, "Ready"), "status") == "True", "the other pool can be used"
-    small: Manifest = {**spanning(1, 1), "requires": {"acceleratorType": "nvidia-l4"}}
+    small = spanning(1, 1)
+    small["replicaTopology"] = {**mapping(small, "replicaTopology"), "requires": {"acceleratorType": "nvidia-l4"}}
     world.apply(model("small", profile=small), deployment(TEAM, "small", "small", on=ENV))
     waiting = world.wait("ModelDeployment", "small", "Scheduled", "False/PoolNotCreated", TEAM)
     assert f"pool small-l4 is not created yet: {QUOTA}" in text(condition(waiting, "Scheduled"), "message")

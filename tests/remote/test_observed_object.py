@@ -45,6 +45,9 @@ CASES = (
          '"serving.kserve.io/v1alpha2"', State.KIND_MISSING),
     Case("no-namespace", "the cluster answers and lacks the namespace",
          'create failed: cannot create object: namespaces "kserve" not found', State.NAMESPACE_MISSING),
+    Case("namespace-ends", "an object cannot be created while its namespace is being deleted, which ends by itself",
+         'create failed: cannot apply object: jobs.batch "x" is forbidden: unable to create new content in namespace '
+         "team-a because it is being terminated", State.NAMESPACE_ENDING),
     Case("refused", "an admission webhook has denied the request",
          'create failed: cannot create object: admission webhook "x.kserve" denied the request: no', State.REJECTED),
     Case("smaller-claim", "a claim may not request less storage than it has",

@@ -9,8 +9,9 @@ from function.api.inference_environment import parse_environment
 from function.cli.store import Ref
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, text
-from tests.support.plane import only, plane, remote, said
+from tests.support.plane import call, manifests, only, plane, remote, said
 from tools.control_plane import ControlPlane
+from tools.engine import Engine
 from tools.world import World
 
 SQL: Manifest = {"name": "sql", "source": "HuggingFace", "huggingFace": {"repo": "org/sql-lora", "revision": "main"}}
@@ -61,6 +62,27 @@ class Tokenless(World):
         job = mapping(observed, "status.atProvider.manifest")
         if job.get("kind") == "Job" and "s3://x/y" in str(get(job, "spec.template.spec.containers")):
             job["status"] = {"active": 1, "startTime": "2026-01-01T00:00:00Z"}
+        return observed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending(World):
+    """A world in which the namespace of an adapter's Job or Secret is being deleted for some steps."""
+
+    kind: str
+    word: str  # that only the Object of an adapter has
+    steps: int
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        observed = World.advance(self, resource, step)
+        manifest = mapping(resource, "spec.forProvider.manifest")
+        if manifest.get("kind") == self.kind and self.word in str(resource) and 0 < step < self.steps:
+            message = (
+                f'create failed: cannot apply object: {self.kind.lower()}s "x" is forbidden: unable to create new '
+                "content in namespace assistants because it is being terminated"
+            )
+            failed: Manifest = {"type": "Synced", "status": "False", "reason": "ReconcileError", "message": message}
+            observed["status"] = {"conditions": [failed]}
         return observed
 
 
@@ -230,6 +252,28 @@ def test_a_token_that_is_missing_keeps_neither_the_model_nor_an_edit_from_going_
     assert said(control, _placement(control), "StorageReady") == ("False", "TokenMissing")
     message = text(condition(control.composites[_placement(control)], "StorageReady"), "message")
     assert message == "Adapter sql: Secret assistants/nope does not exist; create it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("Secret", "s3-login"), ("ConfigMap", "adapter_config.json"), ("Job", "MODELPLANE_ADAPTER_BASE")]
+)
+def test_a_service_waits_for_an_adapter_while_a_namespace_that_ends_refuses_its_download(kind: str, word: str) -> None:
+    """The refusal passes by itself; a service without the adapter would have to be changed a minute later."""
+    control = ControlPlane(renderer=Engine(call), world=Ending(kind=kind, word=word, steps=12))
+    control.apply(manifests("kimi-k2-two-nodes"))
+    _allow(control)
+    _name(control, {"name": "sql", "source": "URI", "uri": {"uri": "s3://x/y", "secretRef": {"name": "s3-login"}}})
+    said_meanwhile: set[tuple[str, str]] = set()
+    loaded: list[set[str]] = []
+    for _ in range(30):
+        control.advance()
+        if control.rounds[-1].rendered.keys() & set(control.all("ModelPlacement")):
+            said_meanwhile.add(said(control, _placement(control), "StorageReady"))
+            services = remote(control, _placement(control), "service-").values()
+            loaded += [set(_loaded(service)) for service in services]
+    assert loaded, "the service is written in the end"
+    assert all(names == {"sql"} for names in loaded)
+    assert not {reason for _, reason in said_meanwhile} & {"DownloadFailed", "TokenMissing"}
 
 
 def test_an_adapter_of_a_cache_is_downloaded_again_with_its_claim() -> None:
