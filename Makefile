@@ -127,7 +127,7 @@ e2e-long: needs $(VENV)/dev.stamp image
 	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py \
 	  tests/e2e/long_36_lent.py tests/e2e/long_37_walk.py tests/e2e/long_42_crashes.py
 	$(BIN)/python -m tools.programs kueue
-	$(STACK) test tests/e2e/long_40_kueue.py
+	$(STACK) test tests/e2e/long_40_kueue.py tests/e2e/long_45_own_cluster.py
 	$(STACK) test tests/e2e/long_34_one_command.py
 	$(STACK) test tests/e2e/long_35_restore.py
 
@@ -236,7 +236,7 @@ COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-h
 lock: | $(BIN)/python
 	$(PIP) install pip-tools
 	$(BIN)/$(COMPILE) -o requirements/runtime.txt pyproject.toml
-	for name in build dev docs fuzz mutation go traefik envoy; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
+	for name in build dev docs fuzz mutation go traefik envoy pythonic; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
 
 clean:
 	rm -rf $(VENV) build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -19,8 +19,9 @@ from function.kube.manifests import Manifest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-# Those with kinds of ours: those of `ai-gateway` are of other projects.
-STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "ai-gateway")
+# Those with kinds of ours.
+_OF_OTHERS = {"ai-gateway", "bring-your-own-cluster"}
+STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in _OF_OTHERS)
 KIMI = "examples/kimi-k2-two-nodes"
 # Where Kimi K2 does not fit, each for another reason.
 ELSEWHERE = ("-f", "examples/two-environments/environment.yaml", "-f", "examples/kimi-k26-vram/environment.yaml")

@@ -70,38 +70,47 @@ class Renderer:
 
     def _render(self, store: Store, ref: Ref) -> Rendered:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            return _rendered(_run("composition", "render", *self._arguments(Path(folder), store, ref)))
+            return self._render_in(Path(folder), store, ref)
 
-    def _arguments(self, folder: Path, store: Store, ref: Ref) -> list[str]:
+    def _render_in(self, folder: Path, store: Store, ref: Ref) -> Rendered:
         api, own = kinds()[ref.kind], find_composition(store, store[ref])
         composition = write(folder / "composition.yaml", [own]) if own else api / "composition.yaml"
         required = [store[other] for other in store.refs(*COMPOSERS)]
-        arguments = [
-            str(write(folder / "xr.yaml", [store[ref]])),
-            str(composition),
-            str(write(folder / "functions.yaml", [self._runner()])),
+        options = [
             f"--xrd={api / 'definition.yaml'}",
-            f"--crossplane-binary={programs.path('crossplane-core')}",
             f"--required-resources={write(folder / 'required.yaml', required)}",
             "--include-full-xr",
             "--include-function-results",
         ]
         observed = store.owned(ref).values()
         if observed:
-            arguments.append(f"--observed-resources={write(folder / 'observed.yaml', observed)}")
-        return arguments
+            options.append(f"--observed-resources={write(folder / 'observed.yaml', observed)}")
+        runner = write(folder / "functions.yaml", [build_runner("function-modelplane", self.function)])
+        return render(write(folder / "xr.yaml", [store[ref]]), composition, runner, *options)
 
-    def _runner(self) -> Manifest:
-        annotations: Manifest = {
-            "render.crossplane.io/runtime": "Development",
-            "render.crossplane.io/runtime-development-target": self.function,
-        }
-        return {
-            "apiVersion": "pkg.crossplane.io/v1",
-            "kind": "Function",
-            "metadata": {"name": "function-modelplane", "annotations": annotations},
-            "spec": {"package": "modelplane/function-modelplane"},
-        }
+
+def build_runner(name: str, address: str) -> Manifest:
+    """Return a Function that runs already."""
+    annotations: Manifest = {
+        "render.crossplane.io/runtime": "Development",
+        "render.crossplane.io/runtime-development-target": address,
+    }
+    return {
+        "apiVersion": "pkg.crossplane.io/v1",
+        "kind": "Function",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"package": f"example/{name}"},
+    }
+
+
+def render(xr: Path, composition: Path, functions: Path, *options: str) -> Rendered:
+    """Return what core makes of the answers of running functions.
+
+    Raises:
+        CrossplaneError: A pipeline failed, or core refused its result.
+    """
+    core = f"--crossplane-binary={programs.path('crossplane-core')}"
+    return _rendered(_run("composition", "render", str(xr), str(composition), str(functions), core, *options))
 
 
 def _rendered(said: str) -> Rendered:

@@ -22,8 +22,8 @@ from tools.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Those that are applied. The objects of `render` have statuses, and docs/render.md only renders them; those of
-# `ai-gateway` are of other projects.
-_NOT_APPLIED = {"render", "ai-gateway"}
+# `ai-gateway` and `bring-your-own-cluster` are of other projects.
+_NOT_APPLIED = {"render", "ai-gateway", "bring-your-own-cluster"}
 APPLIED = tuple(path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir() and path.name not in _NOT_APPLIED)
 
 

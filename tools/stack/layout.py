@@ -18,6 +18,7 @@ FUNCTION = 9543  # 9443 belongs to provider-kubernetes, which has no option for 
 LWS_WEBHOOK = 9643
 KSERVE_WEBHOOK = 9743
 KUEUE_WEBHOOK = 9843
+PYTHONIC = 9943  # function-pythonic
 CORE_METRICS = 18080
 CORE_HEALTH = 18081
 CORE_WEBHOOK = 18079
