@@ -24,9 +24,12 @@ from function.status import inference_environment as report
 
 def _publish_ledger(context: EnvironmentContext, decisions: Decisions) -> PartOutcome[None]:
     pending = decisions.of(PROVISION_PART).pools.explain_pending()
-    pools = tuple(replace(pool, not_created=pending.get(pool.name, "")) for pool in context.environment.pools)
-    status = compute_ledger(context.call, replace(context.environment, pools=pools), context.placements)
-    return PartOutcome(decision=None, status=status)
+    environment = context.environment
+    # What was published may be over; copies cost time, so none is made where nothing changed.
+    if any(pool.not_created != pending.get(pool.name, "") for pool in environment.pools):
+        pools = tuple(replace(pool, not_created=pending.get(pool.name, "")) for pool in environment.pools)
+        environment = replace(environment, pools=pools)
+    return PartOutcome(decision=None, status=compute_ledger(context.call, environment, context.placements))
 
 
 LEDGER_PART = Part(run=_publish_ledger)
