@@ -73,20 +73,22 @@ class LendingAuditor:
                 self._say(f"namespace {namespace} has more guaranteed replicas than its guarantee is for")
         self._find_who_waits()
 
-    def _count_left(self, namespace: str) -> int:
-        """Returns how many GPUs can still be guaranteed to a namespace."""
+    def _count_left(self, namespace: str, *, by_users: bool = False) -> int:
+        """Returns how many GPUs can still be guaranteed to a namespace.
+
+        `by_users`: counts also what users write or forge themselves. It uses up the guarantee, but nothing cuts it.
+        """
         limits = self._auditor.limits
         if limits.guaranteed_gpus is None or limits.invalid:
             return _ALL
         left = limits.guaranteed_gpus
         plane = self._auditor.plane
-        # What users write or forge themselves is no deployment's, and nothing is taken from it.
         owners = {v.uid: v for v in plane.all("ModelDeployment") if v.ref.namespace == namespace}
         for placement in plane.all("ModelPlacement"):
-            owner = owners.get(text(placement.controller, "uid"))
-            if owner is None or placement.ref.namespace != namespace:
+            if placement.ref.namespace != namespace or _is_leaving(placement):
                 continue
-            if not _is_leaving(placement) and not _is_kept(placement, owner):
+            owner = owners.get(text(placement.controller, "uid"))
+            if not _is_kept(placement, owner) if owner else by_users:
                 nodes, gpus, replicas = self._auditor.shape(placement)
                 left -= nodes * gpus * min(integer(placement.manifest, "spec.guaranteedReplicas", _ALL), replicas)
         return left
@@ -102,7 +104,7 @@ class LendingAuditor:
                 continue
             nodes, gpus, _ = self._auditor.shape(deployment)
             least = _guaranteed(mapping(deployment.manifest, "spec.scaling.fixed"))
-            if nodes * gpus * least > self._count_left(deployment.ref.namespace):
+            if nodes * gpus * least > self._count_left(deployment.ref.namespace, by_users=True):
                 continue
             lent = self._find_lent(deployment)
             for environment in plane.all("InferenceEnvironment") if lent else ():
