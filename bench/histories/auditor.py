@@ -24,6 +24,7 @@ from bench.histories.room import (
     count_usable_environments,
     find_running,
     grows,
+    has_refused_pool,
     list_counted_pools,
     room_beside,
     suits_pool,
@@ -506,8 +507,7 @@ class Auditor(invariants.Auditor):
             return
         missing = count_missing(deployment, there)
         for placement in there:
-            has = self.shape(placement)
-            name = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
+            has, name = self.shape(placement), text(placement.manifest, "spec.inferenceEnvironmentRef.name")
             environment = self.plane.server.latest.get(Ref("InferenceEnvironment", "", name))
             grown = has[:2] == (nodes, gpus) and has[2] >= replicas
             if missing is not None:  # replicas that are divided change their shape one environment at a time
@@ -519,7 +519,7 @@ class Auditor(invariants.Auditor):
                 for row in listing(deployment.manifest, "status.unplaced")
                 if row["environment"] == name
             ]
-            admitted = selected.items() <= environment.labels.items()
+            admitted = selected.items() <= environment.labels.items() and not has_refused_pool(placement, environment)
             pool = text(placement.manifest, "spec.pool") if has[:2] == (nodes, gpus) else ""
             beyond = has[2] if pool else None  # a placement that grows gets what fits
             if (

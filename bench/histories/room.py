@@ -77,6 +77,14 @@ def list_counted_pools(environment: Version) -> list[Manifest]:
     return [pool for pool in pools if text(pool, "name") in counted]
 
 
+def has_refused_pool(placement: Version, environment: Version) -> bool:
+    """Tells whether the pool of a placement is refused, as under another name: the placement stays as it is."""
+    pools_valid = text(condition(environment.manifest, "PoolsValid"), "status")
+    return (
+        pools_valid == "False" and text(condition(placement.manifest, "ReferencesResolved"), "reason") == "PoolNotFound"
+    )
+
+
 def take_all(room: PoolCapacity, holdings: Iterable[Holding]) -> bool:
     """Takes what is held, the largest first, and tells whether there was room for all of it."""
     ordered = sorted((h for h in holdings if h.replicas), key=lambda h: (-h.gpus, -h.nodes))

@@ -45,6 +45,7 @@ def test_a_history_is_its_seed() -> None:
         (80988, set()),
         (86497, set()),
         (95888, set()),
+        (531252, {1, 2, 3, 8, 9}),
     ],
 )
 def test_reports_nothing_in_histories_that_were_reported_once(seed: int, without: set[int]) -> None:
